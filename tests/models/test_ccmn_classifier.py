@@ -21,7 +21,6 @@ from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, PartialNoi
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.metrics import hamming_loss, ranking_loss
 from ccmn.noise import GroupedNoise, TransitionNoise
-from ccmn.training.selection import KeepBest, ValidationCriterion
 
 DATA = load_digit_scenes(2000)
 PARTIAL = PartialNoise(0.5, n_labels=10)
@@ -395,17 +394,15 @@ def test_interrupted_fit_keeps_the_best_model_its_checkpoint_and_warns_once(tmp_
 
 def test_killed_fit_resumes_to_the_same_model(tmp_path, monkeypatch):
     expected, path = classifier(epochs=12).fit(X, Z).decision_function(X_TEST), tmp_path / "fit.ckpt"
-    on_epoch_end = KeepBest.on_epoch_end
 
-    def killed(self, epoch, network):
-        if epoch == 7:
+    def killed(progress):
+        if progress.epoch == 7:
             raise SystemExit
-        return on_epoch_end(self, epoch, network)
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeepBest, "on_epoch_end", killed)
+        patch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(killed))
         with pytest.raises(SystemExit):
-            classifier(epochs=12).fit(X, Z, checkpoint=path)
+            classifier(epochs=12, verbose=1).fit(X, Z, checkpoint=path)
     assert path.exists()
     resumed = classifier(epochs=12).fit(X, Z, checkpoint=path)
     assert np.array_equal(resumed.decision_function(X_TEST), expected)
@@ -464,7 +461,8 @@ def test_checkpoint_of_a_completed_fit_is_kept_until_the_model_is_saved(tmp_path
             clf.save(tmp_path / "m.ccmn")
     assert sorted(file.name for file in tmp_path.iterdir()) == written
     with monkeypatch.context() as patch:
-        patch.setattr(ValidationCriterion, "__call__", lambda *_: pytest.fail("trained an epoch"))
+        criterion = "ccmn.training.selection.ValidationCriterion.__call__"
+        patch.setattr(criterion, lambda *_: pytest.fail("trained an epoch"))
         again = fit(tmp_path / "state")
     assert np.array_equal(again.decision_function(ROWS), expected.decision_function(ROWS))
     assert again.history_.equals(expected.history_)

@@ -26,8 +26,9 @@ from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.posterior import fixed_rates
 from ccmn.metrics import hamming_loss
-from ccmn.models import CorrectedClassifier, corrected_classifier, load_model, persistence
+from ccmn.models import CorrectedClassifier, load_model
 from ccmn.models.corrected_classifier import out_of_fold_proba
+from ccmn.models.persistence import read_model, write_model
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 from helpers import LABELS_ONLY, sklearn_checks
 
@@ -256,9 +257,9 @@ def test_sparse_default_is_saved_and_exported(tmp_path):
 )
 def test_damaged_model_is_named(default, tmp_path, change, message):
     default.save(tmp_path / "m.ccmn")
-    description, arrays = persistence.read_model(tmp_path / "m.ccmn")
+    description, arrays = read_model(tmp_path / "m.ccmn")
     change(description, arrays)
-    persistence.write_model(tmp_path / "m.ccmn", description, arrays)
+    write_model(tmp_path / "m.ccmn", description, arrays)
     with pytest.raises(ValueError, match=f"not a valid ccmn model: .*{message}"):
         load_model(tmp_path / "m.ccmn")
 
@@ -329,7 +330,7 @@ def test_containers_of_predictions(default, task):
 
 
 def test_many_labels_recommend_the_other_class(monkeypatch):
-    monkeypatch.setattr(corrected_classifier, "MAX_RECOMMENDED_LABELS", 10)
+    monkeypatch.setattr("ccmn.models.corrected_classifier.MAX_RECOMMENDED_LABELS", 10)
     Y = np.random.default_rng(0).integers(0, 2, (60, 11))
     with pytest.warns(UserWarning, match="meant for up to 10 labels; y has 11. CCMNClassifier"):
         CorrectedClassifier(noise=None, random_state=0).fit(np.arange(120.0).reshape(60, 2), Y)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
-from ccmn.data import ShardedData
-from ccmn.data.synthetic import make_noisy_multilabel
+from ccmn.data import ShardedData, make_noisy_multilabel
 from ccmn.metrics import ranking_loss
 from ccmn.models.streaming import StreamSizes, draw_holdout
 
@@ -70,11 +70,16 @@ def test_rates_are_estimated_from_the_held_out_sample(tmp_path):
     assert clf.predict(task.X).format == "csr"
 
 
-def test_stopped_fit_resumes(folder, tmp_path):
+def test_stopped_fit_resumes(folder, tmp_path, monkeypatch):
     whole = CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, "label_*"))
-    stopped = CCMNClassifier(NOISE, **SETTINGS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.training.selection.ValidationCriterion.__call__", _fails_at(4))
+
+    def stop(progress):
+        if progress.epoch == 2:
+            raise RuntimeError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(stop))
+        stopped = CCMNClassifier(NOISE, verbose=1, **SETTINGS)
         with pytest.raises(RuntimeError, match="stopped"):
             stopped.fit(ShardedData(folder, "label_*"), checkpoint=tmp_path / "state")
     assert (tmp_path / "state").exists()
@@ -82,20 +87,6 @@ def test_stopped_fit_resumes(folder, tmp_path):
     assert np.array_equal(clf.coef_, whole.coef_)
     clf.save(tmp_path / "m.ccmn")
     assert not (tmp_path / "state").exists()
-
-
-def _fails_at(number):
-    from ccmn.training.selection import ValidationCriterion
-
-    real, calls = ValidationCriterion.__call__, []
-
-    def criterion(*arguments):
-        calls.append(1)
-        if len(calls) == number:
-            raise RuntimeError("stopped")
-        return real(*arguments)
-
-    return criterion
 
 
 def test_given_validation_set(task, folder):

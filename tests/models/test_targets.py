@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 from ccmn import CCMNClassifier, CorrectedClassifier
 from ccmn.data import make_noisy_multilabel
-from ccmn.models import targets
 from ccmn.models.targets import encode_like, encode_targets
 
 SETS = [{"sea", "sky"}, [], ("sun", "sun"), ["sky"]]
@@ -19,7 +18,7 @@ SETS = [{"sea", "sky"}, [], ("sun", "sun"), ["sky"]]
 @pytest.mark.parametrize("large", [False, True])
 def test_label_sets(monkeypatch, large):
     """Large label sets are never made dense."""
-    monkeypatch.setattr(targets, "MIN_SPARSE_ENTRIES", 1 if large else 100)
+    monkeypatch.setattr("ccmn.models.targets.MIN_SPARSE_ENTRIES", 1 if large else 100)
     found = encode_targets(SETS)
     assert found.label_names == ("sea", "sky", "sun")
     assert found.sparse == scipy.sparse.issparse(found.labels) == large
@@ -42,7 +41,7 @@ def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
     task = make_noisy_multilabel(60, 3, 2, random_state=0)
     table = pd.DataFrame(task.Y, columns=["sea", "sky"])
     corrected = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, table)
-    monkeypatch.setattr(targets, "MIN_SPARSE_ENTRIES", 0)  # the label sets become a sparse matrix
+    monkeypatch.setattr("ccmn.models.targets.MIN_SPARSE_ENTRIES", 0)  # the label sets become a sparse matrix
     sets = [[name for name, given in zip(("sea", "sky"), row) if given] for row in task.Y]
     fitted = CCMNClassifier(epochs=1, random_state=0).fit(task.X, sets)
     for rates in (corrected.rates_, fitted.rates_):

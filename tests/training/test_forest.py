@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from ccmn.training import forest as forest_module
 from ccmn.training.default_modules import ForestModule
 from ccmn.training.forest import Forest, fit_forest
 
@@ -137,11 +136,11 @@ def test_missing_labels_do_not_change_leaf_values():
 def test_blocks_sizes_and_depth(monkeypatch):
     X, Y = problem(n=400)
     whole = fit(X, Y, n_trees=5)[0].predict(X)
-    monkeypatch.setattr(forest_module, "_BLOCK_ELEMENTS", 5 * 3 * 7)
+    monkeypatch.setattr("ccmn.training.forest._BLOCK_ELEMENTS", 5 * 3 * 7)
     np.testing.assert_array_equal(fit(X, Y, n_trees=5)[0].predict(X), whole)
     assert not np.array_equal(fit(X, Y, n_trees=5, seed=4)[0].predict(X), whole)
-    monkeypatch.setattr(forest_module, "MAX_TREE_ROWS", 50)
-    monkeypatch.setattr(forest_module, "MAX_DEPTH", 3)
+    monkeypatch.setattr("ccmn.training.forest.MAX_TREE_ROWS", 50)
+    monkeypatch.setattr("ccmn.training.forest.MAX_DEPTH", 3)
     forest, _ = fit(X, Y, n_trees=8)
     assert forest.structure[2] <= 3
     assert len(forest.values) <= 8 * 50 / 5
