@@ -164,6 +164,7 @@ def write_figure(rows: list[dict[str, object]], path: Path) -> None:
                 fixed = ", ".join(f"{name} = {value:,}" for name, value in START.items() if name != axis)
                 panel.set_xlabel(f"{axis}   ({fixed})")
                 panel.minorticks_off()
+                panel.set_xticks(SIZES[axis], [f"{size:,}" for size in SIZES[axis]])
             panels[0].set_ylabel("seconds of one processor")
             panels[0].legend(fontsize=7)
             figure.savefig(f"{path}{ending}.png", dpi=110)
