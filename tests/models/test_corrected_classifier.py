@@ -28,7 +28,7 @@ from ccmn.estimation.posterior import fixed_rates
 from ccmn.metrics import hamming_loss
 from ccmn.models import CorrectedClassifier, load_model
 from ccmn.models.corrected_classifier import out_of_fold_proba
-from ccmn.models.persistence import read_model, write_model
+from ccmn.models.model_file import read_model, write_model
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 from helpers import LABELS_ONLY, sklearn_checks
 

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, TensorDataset
 from ccmn import CCMNClassifier, ClassConditionalNoise, MissingNoise, load_model
 from ccmn.data import load_digit_scenes
 from ccmn.estimation import cross_fit_proba, estimate_noise
-from ccmn.models.persistence import read_model, write_model
+from ccmn.models.model_file import read_model, write_model
 
 DATA = load_digit_scenes(600)
 IMAGES, Y = DATA.X.reshape(-1, 1, 16, 24), DATA.Y
