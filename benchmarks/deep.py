@@ -1,6 +1,6 @@
 """Compare losses for a CNN that is trained on noisy labels with unknown rates.
 
-    python benchmarks/deep.py            6,000 images, 10 epochs, results/deep.csv
+    python benchmarks/deep.py            12,000 images, 15 epochs, results/deep.csv
     python benchmarks/deep.py --quick    1,500 images, 4 epochs
 
 The images are digit scenes (``load_digit_scenes``); test images show other writers than training images. The noise is
@@ -36,17 +36,17 @@ Q, SEED = 10, 1
 class Size(NamedTuple):
     """Numbers of images and epochs."""
 
-    train: int = 6000
+    train: int = 12_000
     test: int = 2000
-    batch: int = 64
-    epochs: int = 10
+    batch: int = 128
+    epochs: int = 15
     folds: int = 3
-    fold_epochs: int = 6
-    width: int = 8
+    fold_epochs: int = 8
+    width: int = 16
     """Channels of the first layer."""
 
 
-QUICK = Size(train=1500, test=1000, epochs=4, folds=2, fold_epochs=4)
+QUICK = Size(train=1500, test=1000, batch=64, epochs=4, folds=2, fold_epochs=4, width=8)
 
 
 def make_cnn(n_outputs: int, width: int) -> torch.nn.Module:
