@@ -31,7 +31,7 @@ COMMANDS = (
     "evaluate model.ccmn task.csv --report OUT/new.html",
     "data convert task.csv --labels -3 --out OUT/new.npz",
     "noise estimate task.csv --labels -3 --out OUT/new.json",
-    "noise inject task.csv --labels -3 --partial 0.1 --out OUT/new.npz",
+    "noise inject task.csv --labels -3 --rho-neg 0.1 --out OUT/new.npz",
     "audit task.csv --labels -3 --report OUT/new.html",
     f"{FIT} --out OUT/new.ccmn",
     f"{FIT} --method hamming --epochs 20 --lr 0.05 --checkpoint OUT/new.state --out model2.ccmn",

@@ -326,7 +326,7 @@ COMMANDS = {
     "fit task.csv --labels -3 --noise none --method ranking --epochs 50 --lr 0.05 --out OUT --force": "out.ccmn",
     "audit task.csv --labels -3 --out OUT --force": "out.csv",
     "noise estimate task.csv --labels -3 --out OUT --force": "out.json",
-    "noise inject task.csv --labels -3 --partial 0.1 --out OUT --force": "out.csv",
+    "noise inject task.csv --labels -3 --rho-neg 0.1 --out OUT --force": "out.csv",
     "data convert task.csv --labels -3 --out OUT --force": "out.npz",
 }
 

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from ccmn import CCMNClassifier, CorrectedClassifier, PartialNoise
@@ -109,3 +111,55 @@ def test_formats_of_sparse_features(name):
 def test_constant_weights_change_nothing(name, weight):
     X, Y = task(0)
     np.testing.assert_array_equal(scores(name, X, Y, sample_weight=np.full(N, weight)), scores(name, X, Y))
+
+
+SCALED = ["hamming", "ranking", "network", "default"]
+"""Estimators that scale the features."""
+few = settings(max_examples=2)
+
+
+@every_estimator
+@few
+@given(seed=st.integers(0, 99), order=st.permutations(range(N)), size=st.integers(1, N))
+def test_rows_to_predict_are_independent(name, seed, order, size):
+    X, Y = task(seed)
+    classifier = ESTIMATORS[name](PartialNoise([0.1, 0.2])).fit(X, Y)
+    expected = classifier.decision_function(X)[list(order)][:size]
+    np.testing.assert_allclose(classifier.decision_function(X[list(order)][:size]), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SCALED)
+@few
+@given(seed=st.integers(0, 99), scale=st.lists(st.integers(-20, 20), min_size=4, max_size=4))
+def test_scale_of_features_has_no_influence(name, seed, scale):
+    X, Y = task(seed)
+    scaled = X * 2.0 ** np.array(scale)
+    np.testing.assert_allclose(scores(name, scaled, Y), scores(name, X, Y), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["default", "corrected", *BASELINES])
+@few
+@given(seed=st.integers(0, 99))
+def test_order_of_labels_has_no_influence(name, seed):
+    """The rates of both labels are equal, because noise models do not move with the labels."""
+    X, Y = task(seed)
+    classifiers = [ESTIMATORS[name](PartialNoise([0.1, 0.1])).fit(X, labels) for labels in (Y, Y[:, ::-1])]
+    first, second = (classifier.decision_function(X) for classifier in classifiers)
+    np.testing.assert_allclose(second[:, ::-1], first, atol=1e-4)
+
+
+@every_estimator
+@few
+@given(seed=st.integers(0, 99), names=st.lists(st.text(min_size=1), min_size=4, max_size=4, unique=True))
+def test_names_of_columns_have_no_influence(name, seed, names):
+    X, Y = task(seed)
+    np.testing.assert_allclose(scores(name, pd.DataFrame(X, columns=names), Y), scores(name, X, Y), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["corrected", *BASELINES])
+@few
+@given(seed=st.integers(0, 99))
+def test_sparse_features_equal_dense_ones(name, seed):
+    """Estimators that scale the features center only dense ones."""
+    X, Y = task(seed)
+    np.testing.assert_allclose(scores(name, scipy.sparse.csr_array(X), Y), scores(name, X, Y), atol=1e-3)
