@@ -93,7 +93,7 @@ def test_demo_report_review_retrain(context, run, tmp_path, keep):
     keep(page, "hundred-rows")
     model = re.search(r"ccmn predict (\S+) DATA", page.locator("#predict-command").inner_text()).group(1)
     page.locator("#export").click()
-    expect(page.locator("#notice")).to_contain_text("Exported.")
+    expect(page.locator("#notice")).to_contain_text("Exported.", timeout=60_000)
     page.get_by_role("link", name="Noise rates").click()
     assert rate_error(page, task.noise) < 0.7 * before
     corrected = tmp_path / Path(model).parent / "corrected.npz"

