@@ -80,7 +80,7 @@ def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, rejected, file
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.models.persistence.atomic_write", disk_full)
+        patch.setattr("ccmn.models.model_file.atomic_write", disk_full)
         assert "No space left" in rejected(*arguments, "model.ccmn")
     assert (files / "state").exists()
     assert not (files / "model.ccmn").exists()
