@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from types import FrameType
 
 _NOT_THE_USER = ("ccmn", "joblib", "sklearn")
 _warned: set[tuple[str, int, str, int]] = set()
@@ -24,14 +23,16 @@ class NoiseWarning(UserWarning):
 def warn(message: str, category: type[Warning] = NoiseWarning) -> None:
     """Issue a warning at the first line of the call stack outside of ccmn and scikit-learn.
 
-    Below scikit-learn, as in a grid search, each caller in ccmn warns once per line of the user.
+    In a grid search or a cross-validation, each caller in ccmn warns once per line of the user.
     """
     caller = frame = sys._getframe(1)
-    packages = set()
-    while frame.f_back is not None and (package := _package(frame)) in _NOT_THE_USER:
-        packages.add(package)
+    searched = False
+    while (
+        frame.f_back is not None and (module := frame.f_globals.get("__name__", "")).partition(".")[0] in _NOT_THE_USER
+    ):
+        searched |= module.startswith("sklearn.model_selection")
         frame = frame.f_back
-    if "sklearn" in packages:
+    if searched:
         place = (caller.f_code.co_filename, caller.f_lineno, frame.f_code.co_filename, frame.f_lineno)
         if place in _warned:
             return
@@ -39,8 +40,3 @@ def warn(message: str, category: type[Warning] = NoiseWarning) -> None:
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     module = frame.f_globals.get("__name__", "<unknown>")
     warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
-
-
-def _package(frame: FrameType) -> str:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0]
