@@ -140,8 +140,8 @@ class DarkFigures(SphinxTransform):
 def write_report(app: Any, error: Exception | None) -> None:
     """Write the report of ``results/cells.csv``, to which the page of the tables links, to the site."""
     if error is None:
-        results = read_cells(HERE.parent / "results" / "cells.csv")
-        (Path(app.outdir) / REPORT).write_text(results_page(summarize(results), results))
+        cells = read_cells(HERE.parent / "results" / "cells.csv")
+        (Path(app.outdir) / REPORT).write_text(results_page(summarize(cells)))
 
 
 def strip_code_blocks(app: Any, tree: Any) -> None:

@@ -2,8 +2,7 @@
 =======================================================================
 
 The figure shows the difference between ``CorrectedClassifier()`` and one-vs-rest logistic regression (l2 by
-cross-validation): without correction, with estimated rates, with the declared kind of noise, with 200 verified rows and
-with known rates. All learn from the same noisy labels and are compared on true labels. Labels of public datasets are
+cross-validation): without correction, with estimated rates, with the declared kind of noise, and with known rates. All learn from the same noisy labels and are compared on true labels. Labels of public datasets are
 clean or get injected noise; human labels are those of one annotator. Bars are standard errors over datasets.
 
 Run time: seconds; reads results/default.csv, which ``python benchmarks/default.py`` writes. Writes
@@ -47,7 +46,7 @@ def measure() -> list[dict[str, object]]:
     rows = []
     for metric in METRICS:
         difference = means[metric].sub(means[metric]["logistic regression"], axis=0).groupby("kind")
-        for method in METHODS:
+        for method in [name for name in METHODS if name in difference.obj]:
             for kind in KINDS:
                 mean, error = difference[method].mean()[kind], difference[method].sem()[kind]
                 rows.append({"metric": metric, "method": method, "kind": kind, "mean": mean, "se": error})
@@ -59,7 +58,8 @@ def draw_figure(plt, rows: list[dict[str, object]]):
     figure.suptitle("CorrectedClassifier() minus logistic regression")
     for axis, (metric, title) in zip(axes, METRICS.items()):
         axis.axvline(0, color=GRAY, linewidth=1)
-        for offset, (method, (color, marker)) in enumerate(METHODS.items()):
+        for offset, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+            color, marker = METHODS[method]
             part = [row for row in rows if (row["metric"], row["method"]) == (metric, method)]
             means, errors = ([row[key] for row in part] for key in ("mean", "se"))
             places = [place + 0.15 * (offset - 2) for place in range(len(part))]
