@@ -1,9 +1,10 @@
 """How good is the default classifier, compared with logistic regression?
 =======================================================================
 
-The figure shows the difference between ``CorrectedClassifier()`` and one-vs-rest logistic regression (l2 by
-cross-validation): without correction, with estimated rates, with the declared kind of noise, and with known rates. All learn from the same noisy labels and are compared on true labels. Labels of public datasets are
-clean or get injected noise; human labels are those of one annotator. Bars are standard errors over datasets.
+The figure shows the difference between ``CorrectedClassifier()`` and one-vs-rest logistic regression (l2 by cross-
+validation): without correction, with estimated rates, with the declared kind of noise, and with known rates. All learn
+from the same noisy labels and are compared on true labels. Labels of public datasets are clean or get injected noise;
+human labels are those of one annotator. Bars are standard errors over datasets.
 
 Run time: seconds; reads results/default.csv, which ``python benchmarks/default.py`` writes. Writes
 docs/figures/default.png.
