@@ -116,10 +116,10 @@ def read_tasks() -> dict[object, Task]:
     for cell in DRAWS:
         t = make_task(cell, N_ROWS)
         few = np.sort(np.random.default_rng(0).permutation(t.noisy.shape[1])[:N_LABELS])
-        tasks[cell] = Task(t.X, t.noisy[:, few], t.true[:, few], t.X_test, t.Y_test[:, few], t.trusted)
+        tasks[cell] = Task(t.X, t.noisy[:, few], t.true[:, few], t.X_test, t.Y_test[:, few])
     for name, draw in WEAK:
         X, Y, n = make_weak(name, draw)
-        tasks[(name, draw)] = Task(X[:n], Y[:n], Y[:n], X[n:], Y[n:].astype(float), np.arange(0))
+        tasks[(name, draw)] = Task(X[:n], Y[:n], Y[:n], X[n:], Y[n:].astype(float))
     return tasks
 
 

@@ -42,7 +42,6 @@ KINDS = ("clean", "two-sided", "missing", "added", "human")
 DECLARED = {"missing": "missing", "added": "partial"}
 MAX_ROWS = 1500
 MIN_POSITIVES = 10
-N_TRUSTED = 200
 METRICS = ("hamming_loss", "lrap", "mean_ap", "log_loss")
 COMPARED = ("default", "logistic regression")
 """Methods that are also scored on the labels that the features predict."""
@@ -56,14 +55,13 @@ class Cell(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Training rows with noisy and true labels, test rows with true labels (NaN: not scored), verified rows."""
+    """Training rows with noisy and true labels, test rows with true labels (NaN: not scored)."""
 
     X: object
     noisy: np.ndarray
     true: np.ndarray
     X_test: object
     Y_test: np.ndarray
-    trusted: np.ndarray
 
 
 @cache
@@ -93,8 +91,7 @@ def make_task(cell: Cell, max_rows: int = MAX_ROWS) -> Task:
         labels = noisy[train][:, kept].astype(int)
     else:
         labels = inject(cell.kind, X[train], np.nan_to_num(Y[train][:, kept]).astype(int), rng)
-    trusted = rng.permutation(size)[:N_TRUSTED]
-    return Task(X[train], labels, Y[train][:, kept], X[test], Y[test][:, kept], trusted)
+    return Task(X[train], labels, Y[train][:, kept], X[test], Y[test][:, kept])
 
 
 # -- Methods
@@ -131,8 +128,8 @@ def run(cell: Cell) -> list[dict[str, object]]:
     """Return the metrics of all methods in a cell."""
     task, seed = make_task(cell), cell.seed
 
-    def fit(noise: object, **trusted: object) -> CorrectedClassifier:
-        return CorrectedClassifier(noise=noise, random_state=seed).fit(task.X, task.noisy, **trusted)
+    def fit(noise: object) -> CorrectedClassifier:
+        return CorrectedClassifier(noise=noise, random_state=seed).fit(task.X, task.noisy)
 
     default, seconds = timed(lambda: fit("both"))
     predictions = {
@@ -141,9 +138,6 @@ def run(cell: Cell) -> list[dict[str, object]]:
         "known rates": fit(counted(task)).predict_proba(task.X_test),
         "logistic regression": logistic_regression(task.X, task.noisy, task.X_test),
     }
-    if seed == 0:  # two more fits
-        verified = task.trusted, task.true[task.trusted]
-        predictions["200 verified rows"] = fit("both", trusted=verified).predict_proba(task.X_test)
     if cell.kind in DECLARED:
         predictions["declared"] = fit(DECLARED[cell.kind]).predict_proba(task.X_test)
     unpredicted = default.rates_.labels_with("unpredicted")
