@@ -28,11 +28,16 @@ def test_audit_declares_nothing_by_default(task):
     assert found.noise is None
     assert found.summary is None
     assert_frame_equal(found.issues, find_label_issues(task.Y_noisy, found.pred_proba))
+    table = found._repr_html_()
+    assert "would also exist if all labels were right" in table
+    assert "p_wrong" not in table
+    assert "suspicion<" not in table
 
 
 def test_audit_with_known_rates(task):
     found = audit_labels(task.X, task.Y_noisy, task.noise)
     assert found.noise is task.noise
+    assert "p_wrong" in found._repr_html_()
     assert_frame_equal(found.issues, find_label_issues(task.Y_noisy, found.pred_proba, task.noise))
     wrong = (task.Y_noisy != task.Y)[found.issues.row, found.issues.label]
     assert wrong.mean() > 0.7

@@ -86,6 +86,19 @@ def test_frame():
     assert frame["flags"].tolist() == ["", "few_rows"]
 
 
+def test_plot_and_notebook_table():
+    found = rates(names=("sea", "<b>"))
+    ax = found.plot()
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["sea", "<b>"]
+    assert [container.lines[0].get_xdata().tolist() for container in ax.containers] == [
+        found.rho_pos.tolist(),
+        found.rho_neg.tolist(),
+    ]
+    assert found.plot(ax) is ax
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "if errors depend only on the label" in found._repr_html_()
+
+
 def test_flags_contain_label_names():
     notes = [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")]
     named = rates(names=("sea", "sky"), flags=notes)

@@ -43,6 +43,15 @@ class Audit:
     noise: NoiseRates | NoiseModel | None
     pred_proba: FloatArray
 
+    def _repr_html_(self) -> str:
+        """Return the first issues and the summary as the tables of a notebook."""
+        shown = self.issues.head(10).dropna(axis=1, how="all").drop(columns="suspicion")
+        text = f"<p>The {len(shown)} most suspicious of {len(self.issues)} entries.</p>"
+        text += str(shown.to_html(index=False, float_format="{:.2f}".format))
+        if self.summary is None:
+            return f"{text}<p>The list would also exist if all labels were right.</p>"
+        return text + str(self.summary.to_html(index=False, float_format="{:.1f}".format))
+
 
 def audit_labels(
     X: Any,

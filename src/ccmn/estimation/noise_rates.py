@@ -220,6 +220,40 @@ class NoiseRates:
         codes = [", ".join(flag.code for flag in self.flags if flag.label == j) for j in range(self.n_labels)]
         return DataFrame({**columns, "prior": self.prior, "flags": codes}, index=self.label_names)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the rates with their 90 % intervals, which hold if errors depend only on the label.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; new ones with None.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes.
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.subplots(figsize=(6, 1 + 0.4 * self.n_labels), layout="constrained")[1]
+        position = np.arange(self.n_labels)
+        for side, text, shift in (("pos", "missing (rho_pos)", -0.12), ("neg", "added (rho_neg)", 0.12)):
+            rate, (low, high) = getattr(self, f"rho_{side}"), getattr(self, f"ci_{side}").T
+            error = np.maximum([rate - low, high - rate], 0)
+            ax.errorbar(rate, position + shift, xerr=error, fmt="o", label=text)
+        ax.set(xlim=(-0.02, 1.02), xlabel="rate, 90 % interval if errors depend only on the label")
+        ax.set_yticks(position, self.label_names or position)
+        ax.invert_yaxis()
+        ax.legend()
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Return the table of a notebook."""
+        columns = self.to_frame().drop(columns=["se_pos", "se_neg"])
+        note = "<p>The 90 % intervals (low, high) hold if errors depend only on the label.</p>"
+        return str(columns.to_html(float_format="{:.2f}".format)) + note
+
     def labels_with(self, code: str) -> list[int]:
         """Return the indices of the labels that have a flag.
 
