@@ -31,7 +31,6 @@ METHODS = {
     "without correction": (GRAY, "o"),
     "default": (BLUE, "o"),
     "declared": (BLUE, "s"),
-    "200 verified rows": (ORANGE, "o"),
     "known rates": (ORANGE, "s"),
 }
 METRICS = {
