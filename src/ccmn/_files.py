@@ -239,14 +239,18 @@ def atomic_write(path: PathLike) -> Iterator[IO[bytes]]:
 def _open_locked(path: Path) -> int:
     """Open an empty file that no other writer writes or renames until it is closed."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        with suppress(OSError, AttributeError):  # a file system without locks; Windows
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another writer may have renamed the file in between.
-        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-            os.ftruncate(descriptor, 0)
-            return descriptor
-        os.close(descriptor)
+        descriptor, kept = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), False
+        try:
+            with suppress(OSError, AttributeError):  # a file system without locks; Windows
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):  # another writer has renamed the file in between
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    os.ftruncate(descriptor, 0)
+                    kept = True
+                    return descriptor
+        finally:
+            if not kept:
+                os.close(descriptor)  # with the lock, for which others may wait
 
 
 def _synchronize_names(folder: Path) -> None:
