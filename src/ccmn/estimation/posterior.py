@@ -104,7 +104,7 @@ def rate_posterior(
     likelihood, given = surfaces.value / settings.temperature, log_evidence(surfaces, trusted, prevalence, settings)
     with np.errstate(divide="ignore"):
         excess = (1 - surfaces.phi) / (1 - surfaces.rho_pos[:, None])  # pi / o
-        # Declared added labels are believed: the factor then also favors prevalences below the observed share.
+        # If added labels are declared, the factor also favors prevalences below the observed share.
         limited = np.where((types == "partial")[:, None, None], excess, np.maximum(excess, 1))
         evidence = likelihood + given - settings.rarity * np.log(limited)
     weights = posterior_weights(evidence, np.where(few, "none", types), surfaces.rho_pos, surfaces.phi, settings)

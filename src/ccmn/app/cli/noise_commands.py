@@ -116,7 +116,7 @@ def inject(
     rates_file = out.with_suffix(".rates.json")
     with opt.all_mistakes() as check:
         if (rates is None) == (rho_pos == rho_neg == 0):
-            check(opt.reject, "Expected either --rates, or --rho-pos and --rho-neg of which one is above 0")
+            check(opt.reject, "Expected either --rates, or a positive --rho-pos or --rho-neg")
         file = check(opt.check_source, source, context.params)
         check(opt.check_inputs, rates)
         check(opt.check_output, out, force)

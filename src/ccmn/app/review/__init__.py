@@ -1,19 +1,12 @@
-"""Local web app for reviewing labels: a random sample and suspicious rows."""
+"""Local web app for reviewing labels, started by ``ccmn review``; it has no documented Python API."""
 
 from __future__ import annotations
 
-from ccmn.app.review.retraining import Retraining, export_answers
-from ccmn.app.review.review_data import ReviewDataset, read_review_data
-from ccmn.app.review.server import serve
-from ccmn.app.review.session import ReviewSession, demo_session, open_session
-
-__all__ = [
-    "Retraining",
-    "ReviewDataset",
-    "ReviewSession",
-    "demo_session",
-    "export_answers",
-    "open_session",
-    "read_review_data",
-    "serve",
-]
+from ccmn.app.review.retraining import Retraining as Retraining
+from ccmn.app.review.retraining import export_answers as export_answers
+from ccmn.app.review.review_data import ReviewDataset as ReviewDataset
+from ccmn.app.review.review_data import read_review_data as read_review_data
+from ccmn.app.review.server import serve as serve
+from ccmn.app.review.session import ReviewSession as ReviewSession
+from ccmn.app.review.session import demo_session as demo_session
+from ccmn.app.review.session import open_session as open_session
