@@ -24,14 +24,14 @@ STATISTICS = ("estimation", "models", "audit")
 DOCSTRING_OWNERS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 LIMITS = {
-    "statements": 16_800,
-    "lines of the library": 17_850,
+    "statements": 16_850,
+    "lines of the library": 17_900,
     "lines of data": 4850,
     "lines of app": 7550,
     "lines of paper": 4300,
     "files over 600 lines": 0,
     "numeric constants": 282,
-    "float literals of the statistics": 64,
+    "float literals of the statistics": 69,
     "public names": 78,
     "functions of default fit": 76,
     "modules of default fit": 18,
@@ -39,7 +39,7 @@ LIMITS = {
     "modules of fit with the ranking loss": 20,
     "functions of one ranking loss": 13,
     "modules of one ranking loss": 5,
-    "lines of tests": 26_500,
+    "lines of tests": 26_550,
     "imports of inner modules in tests": 163,
     "lines of benchmarks": 2200,
     "benchmark scripts": 13,
