@@ -21,9 +21,14 @@ class OnProgress(Protocol):
 _displays: list[Callable[[], AbstractContextManager[OnProgress]]] = []
 
 
-def set_display(display: Callable[[], AbstractContextManager[OnProgress]]) -> None:
+@contextmanager
+def drawn_by(display: Callable[[], AbstractContextManager[OnProgress]]) -> Iterator[None]:
     """Let an application draw all progress: ``display()`` is a context manager that returns the callback."""
-    _displays[:] = [display]
+    _displays.append(display)
+    try:
+        yield
+    finally:
+        _displays.pop()
 
 
 @contextmanager
@@ -32,7 +37,7 @@ def show_phases(verbose: int) -> Iterator[OnProgress]:
     if verbose < 1:
         yield lambda phase, done, total, details="": None
     elif _displays:
-        with _displays[0]() as on_progress:
+        with _displays[-1]() as on_progress:
             yield on_progress
     else:
         yield _Lines()

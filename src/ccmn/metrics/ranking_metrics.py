@@ -283,7 +283,7 @@ class Ranking:
     --------
     >>> ranking = Ranking.of(torch.tensor([1, 0, 0]), torch.tensor([0.5, 0.5, 0.2]))
     >>> ranking.rank.tolist(), ranking.hits.tolist()
-    ([2.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    ([3, 2, 2], [1.0, 1.0, 1.0])
     """
 
     labels: Tensor

@@ -145,7 +145,7 @@ def test_show_errors(rejected, files, text, message):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "Expected either --rates, or --rho-pos and --rho-neg"),
+        ([], 2, "Expected either --rates, or a positive --rho-pos or --rho-neg"),
         (["--rho-pos", 0.1, "--rates", "task.csv"], 2, "Expected either --rates"),
         (["--partial", 0.1], 2, "--partial does not exist: use --rho-neg RATE"),
         (["--rho-neg", 1.5], 2, "--rho-neg"),

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccmn._progress import set_display
+from ccmn._progress import drawn_by
 from ccmn.app.cli import APP_PACKAGES, INSTALL_APP
 from ccmn.app.cli.audit_command import audit
 from ccmn.app.cli.data_commands import data_app
@@ -54,11 +54,11 @@ class ErrorReporter(TyperGroup):
     ) -> Any:
         """Run a command and exit; with ``standalone_mode=False`` return its result and let errors propagate."""
         run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
-        set_display(draw_progress)
         if not standalone_mode:
-            return run()
+            with drawn_by(draw_progress):
+                return run()
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), drawn_by(draw_progress):
                 warnings.showwarning = _print_warning
                 code = run()
         except typer.Abort:
