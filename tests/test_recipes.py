@@ -36,7 +36,7 @@ CLAIMS = {
         "Hamming loss, votes < Hamming loss, majority vote",
     ],
     "with_cleanlab": [
-        "error of the rates, the same probabilities < error of the rates, cleanlab's joints",
+        "error of the rates, cleanlab's joints < error of the rates, the same probabilities",
         "error of the rates, features < error of the rates, cleanlab's joints",
         "wrong labels found, cleanlab < wrong labels found, ccmn",
         "Hamming loss, rates from features < Hamming loss, rates from none",

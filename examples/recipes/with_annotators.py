@@ -9,18 +9,18 @@ rates. ``infer_labels`` estimates these rates and the true labels at the same ti
 It prints::
 
     wrong labels, majority vote: 0.113
-    wrong labels, inferred: 0.076
-    annotator 0: misses 0.34 of the digits, adds 0.32
-    annotator 1: misses 0.18 of the digits, adds 0.33
-    annotator 2: misses 0.24 of the digits, adds 0.17
-    annotator 3: misses 0.49 of the digits, adds 0.17
-    annotator 4: misses 0.36 of the digits, adds 0.05
-    annotator 5: misses 0.45 of the digits, adds 0.20
-    annotator 6: misses 0.26 of the digits, adds 0.28
-    annotator 7: misses 0.24 of the digits, adds 0.18
-    Hamming loss, majority vote: 0.194
-    Hamming loss, votes: 0.121
-    wrong labels among the 500 to ask next: 0.466
+    wrong labels, inferred: 0.084
+    annotator 0: misses 0.33 of the digits, adds 0.35
+    annotator 1: misses 0.15 of the digits, adds 0.36
+    annotator 2: misses 0.20 of the digits, adds 0.20
+    annotator 3: misses 0.49 of the digits, adds 0.19
+    annotator 4: misses 0.29 of the digits, adds 0.06
+    annotator 5: misses 0.44 of the digits, adds 0.22
+    annotator 6: misses 0.23 of the digits, adds 0.31
+    annotator 7: misses 0.19 of the digits, adds 0.20
+    Hamming loss, majority vote: 0.170
+    Hamming loss, votes: 0.110
+    wrong labels among the 500 to ask next: 0.290
 """
 
 import numpy as np

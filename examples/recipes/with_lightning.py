@@ -50,7 +50,7 @@ def make_network(n_outputs: int = 10) -> torch.nn.Module:
 # Estimate the rates from out-of-fold embeddings: each row is encoded by a network that was not trained on it. The items
 # of the dataset contain the noisy labels.
 warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few rows
-fitted = cross_fit_proba(make_network, noisy, epochs=8, lr=0.003, verbose=1)
+fitted = cross_fit_proba(make_network, noisy, epochs=8, lr=0.003)
 noise = estimate_noise(fitted.embeddings, noisy.tensors[1]).noise
 errors = np.abs([noise.rho_pos - true_noise.rho_pos, noise.rho_neg - true_noise.rho_neg])
 print(f"mean error of the estimated rates: {errors.mean():.3f}")

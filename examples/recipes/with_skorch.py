@@ -58,7 +58,7 @@ class Network(torch.nn.Sequential):
 # %%
 # Estimate the rates: each row is encoded by a network that was not trained on it.
 warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few rows
-fitted = cross_fit_proba(lambda: Network(64), X, Y_noisy, epochs=8, lr=0.003, verbose=1)
+fitted = cross_fit_proba(lambda: Network(64), X, Y_noisy, epochs=8, lr=0.003)
 noise = estimate_noise(fitted.embeddings, Y_noisy).noise
 errors = np.abs([noise.rho_pos - true_noise.rho_pos, noise.rho_neg - true_noise.rho_neg])
 print(f"mean error of the estimated rates: {errors.mean():.3f}")

@@ -76,7 +76,7 @@ def make_model(n_outputs: int = TOPICS) -> BertForSequenceClassification:
 # Cross-fit the model on the training set: each text is encoded by a model that was not trained on it. The items contain
 # the noisy labels. ``checkpoint="folder"`` makes this step resumable, and several GPUs train folds at the same time.
 warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few texts
-fitted = cross_fit_proba(make_model, training, n_folds=3, epochs=8, batch_size=50, lr=5e-3, verbose=1)
+fitted = cross_fit_proba(make_model, training, n_folds=3, epochs=8, batch_size=50, lr=5e-3)
 noise = estimate_noise(fitted.embeddings, Y_noisy[:2500]).noise
 errors = np.abs([noise.rho_pos - true_noise.rho_pos, noise.rho_neg - true_noise.rho_neg])
 print(f"mean error of the estimated rates: {errors.mean():.3f}")

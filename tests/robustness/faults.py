@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robustness.campaign import Campaign, check_printed, command, expect
+from robustness.campaign import Campaign, Printed, check_printed, command, expect
 from robustness.malformed import results_store
 from robustness.processes import task
 
@@ -178,6 +178,8 @@ def process(folder: Path, line: str, limit: int | None = None, closed: bool = Fa
         started.stdout.close()
         started.stdout = None
     out, err = started.communicate()
+    if closed and not err:  # a broken pipe may end a command without a message
+        return Printed(started.returncode, "", "")
     return check_printed(started.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"), line)
 
 

