@@ -58,7 +58,7 @@ def print_table(table: TableData) -> None:
     if not console.is_terminal:
         console.width = max(console.width, MIN_TABLE_WIDTH)
     if table.title:
-        typer.echo(printable(table.title))
+        print(printable(table.title))  # typer.echo writes UTF-8 to an ASCII terminal
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for j, name in enumerate(table.head):
         numeric = j > 0 and all(re.match(r"[-+(≤<]?\s*\.?\d|–|$", row[j]) for row in table.rows)
@@ -67,7 +67,7 @@ def print_table(table: TableData) -> None:
         shown.add_row(*map(escape, row))
     console.print(shown)
     if table.caption:
-        typer.echo(f"{printable(table.caption)}\n")
+        print(f"{printable(table.caption)}\n")
 
 
 def escape(text: str) -> str:
