@@ -8,7 +8,7 @@ import pytest
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 CLASS, FUNCTION = "generated/api/ccmn.models.CorrectedClassifier", "generated/api/ccmn.paper.theory.kappa"
-WITH_FORMULAS = {"mathematics", "audit", CLASS, FUNCTION}
+WITH_FORMULAS = {"method", "estimation", CLASS, FUNCTION}
 PAGES = [*sorted(WITH_FORMULAS), "index", "api/models", "tables", "command_line", "flags"]
 PAGES += ["generated/examples/index", "tutorials/text"]
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
@@ -37,7 +37,7 @@ def test_formulas_and_images_are_rendered(name, context, keep):
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_the_screen(size, scheme, context, keep):
-    for name in ("index", "mathematics", CLASS, "tutorials/text", "generated/examples/index"):
+    for name in ("index", "method", CLASS, "tutorials/text", "generated/examples/index"):
         page = open_page(context, name)
         page.set_viewport_size(size)
         page.emulate_media(color_scheme=scheme)
@@ -50,18 +50,18 @@ def test_figures_follow_the_color_scheme(scheme, ending, context):
     page = open_page(context, "index")
     page.emulate_media(color_scheme=scheme)
     shown = [image.get_attribute("src") for image in page.locator("article img").all() if image.is_visible()]
-    assert [Path(source).name for source in shown] == [f"default{ending}", f"review{ending}"]
+    assert [Path(source).name for source in shown] == [f"review{ending}"]
 
 
 def test_links_to_the_source(context):
     page = open_page(context, FUNCTION)
     page.get_by_text("[source]").first.click()
-    page.wait_for_url("**/_modules/ccmn/theory.html**")
+    page.wait_for_url("**/_modules/ccmn/paper/theory.html**")
     assert "def kappa(" in page.locator("article pre").inner_text()
 
 
 def test_equation_numbers_are_those_of_the_paper(context):
-    page = open_page(context, "mathematics")
+    page = open_page(context, "method")
     numbers = page.locator(".katex-tag").all_inner_texts()
     assert [number.strip("()\n ") for number in numbers] == ["1", "2", "3", "4", "5", "6", "8", "9", "10"]
 
