@@ -21,8 +21,8 @@ from ccmn.losses._fast.chebyshev import (
     half_widths,
     order_for,
 )
-from ccmn.losses._fast.direct import Needs, PairSums, blocked_pair_sum
-from ccmn.losses._fast.pair_sum import double_sum, hinge_pair_sum
+from ccmn.losses._fast.direct import Needs, blocked_pair_sum
+from ccmn.losses._fast.pair_sum import double_sum, fast_pair_sums, hinge_pair_sum, square_pair_sum
 from ccmn.losses.ranking import pair_sum, pair_sum_parts
 from helpers import slope_of
 from reference import PHI
@@ -62,16 +62,10 @@ def assert_accurate(sums, f, p, n, surrogate):
         assert (error <= tolerance * scales[name] + 1e-30).all(), (name, (error / scales[name]).max())
 
 
-def selected(f, p, n, surrogate):
-    """Return the pair sums by the algorithm that is selected."""
-    leaves = [t.clone().requires_grad_() for t in (f, p, n)]
-    value = pair_sum(*leaves, surrogate)
-    return PairSums(value.detach(), *torch.autograd.grad(value.sum(), leaves))
-
-
 def algorithms(surrogate, f):
     """Yield every algorithm that applies to this phi and these rows, not only the one that is selected."""
     if surrogate.name == "square":
+        yield lambda f, p, n: square_pair_sum(f, p, n, ALL_DERIVATIVES)
         return
     yield lambda f, p, n: double_sum(f, p, n, surrogate.name, ALL_DERIVATIVES)
     if surrogate.name == "hinge":
@@ -94,7 +88,7 @@ def test_hinge_at_the_kink(shift):
 def test_every_algorithm_is_accurate_in_float32(surrogate, rows):
     for algorithm in algorithms(surrogate, rows[0]):
         assert_accurate(algorithm(*rows), *rows, surrogate)
-    assert_accurate(selected(*rows, surrogate), *rows, surrogate)
+    assert_accurate(fast_pair_sums(*rows, surrogate, ALL_DERIVATIVES), *rows, surrogate)
 
 
 @BY_NAME
@@ -120,6 +114,17 @@ def test_gradcheck(surrogate, q):
     assert gradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=q > 10)
     if surrogate.name != "hinge":  # the hinge is piecewise linear and has no second derivative
         assert gradgradcheck(lambda *args: pair_sum(*args, surrogate), (f, p, n), fast_mode=True)
+
+
+@BY_NAME
+def test_only_needed_derivatives_are_computed(surrogate):
+    f, p, n = torch.randn(3, 4, 200)
+    everything = fast_pair_sums(f, p, n, surrogate, ALL_DERIVATIVES)
+    for needs in (Needs(False, False), Needs(True, False), Needs(False, True)):
+        sums = fast_pair_sums(f, p, n, surrogate, needs)
+        torch.testing.assert_close(sums.value, everything.value)
+        assert (sums.by_scores is not None) == needs.by_scores
+        assert (sums.by_pos is not None) == (sums.by_neg is not None) == needs.by_weights
 
 
 @BY_NAME

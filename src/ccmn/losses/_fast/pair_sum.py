@@ -133,8 +133,8 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
     few = f.numel() * f.shape[1] <= MAX_PAIRS_WITHOUT_TILES
     if not isinstance(phi, Surrogate):
         return None if few else blocked_pair_sum(f, p, n, phi)
-    if phi.name == "square":
-        return square_pair_sum(f, p, n)
+    if torch.compiler.is_compiling() and phi.name == "square":
+        return square_pair_sum(f, p, n, Needs(False, False)).value  # the compiler fuses the moments
     if torch.compiler.is_compiling() and few:
         return None
     needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
@@ -177,6 +177,8 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
     if not rows * q:
         zeros = [torch.zeros_like(scores) if need else None for need in (needs.by_scores, *2 * (needs.by_weights,))]
         return PairSums(scores.new_zeros(rows), *zeros)
+    if surrogate.name == "square":
+        return square_pair_sum(scores, pos, neg, needs)
     if surrogate.name == "hinge" and (
         scores.device.type != "cpu" or rows * q * (q - _PAIRS_PER_SORTED_LABEL) > _SETUP_PAIRS["sorted"]
     ):
@@ -268,8 +270,8 @@ def _(
     return scores.new_empty(scores.shape[:1]), *(scores.new_empty(size) for size in sizes)
 
 
-def square_pair_sum(f: Tensor, p: Tensor, n: Tensor) -> Tensor:
-    r"""Return the pair sum of :math:`\phi(t) = (1 - t)^2` for every row, by differentiable operations.
+def square_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> PairSums:
+    r"""Return the pair sums of :math:`\phi(t) = (1 - t)^2`.
 
     With :math:`P_i = \sum_j p_j f_j^i` and :math:`N_i = \sum_k n_k f_k^i`,
 
@@ -279,11 +281,23 @@ def square_pair_sum(f: Tensor, p: Tensor, n: Tensor) -> Tensor:
     minus the diagonal :math:`\sum_j p_j n_j`. Scores are centered first, which reduces rounding errors; the sum depends
     only on their differences.
     """
-    f = f - f.mean(-1, keepdim=True).detach()  # the sum does not depend on the center
-    pf, nf = p * f, n * f
-    P0, P1, P2 = (t.sum(-1) for t in (p, pf, pf * f))
-    N0, N1, N2 = (t.sum(-1) for t in (n, nf, nf * f))
-    return P0 * (N0 + 2 * N1 + N2) - 2 * P1 * (N0 + N1) + P2 * N0 - (p * n).sum(-1)
+    f = scores - scores.mean(-1, keepdim=True).detach()  # the sum does not depend on the center
+    pf, nf = pos * f, neg * f
+    P0, P1, P2 = (t.sum(-1, keepdim=True) for t in (pos, pf, pf * f))
+    N0, N1, N2 = (t.sum(-1, keepdim=True) for t in (neg, nf, nf * f))
+    # The sum over k of n_k (1 - f_j + f_k)^2 is the polynomial a_pos - 2 b_pos f_j + N0 f_j^2; similarly for n.
+    a_pos, b_pos = N0 + 2 * N1 + N2, N0 + N1
+    a_neg, b_neg = P0 - 2 * P1 + P2, P0 - P1
+    value = P0 * a_pos - 2 * P1 * b_pos + P2 * N0 - (pos * neg).sum(-1, keepdim=True)
+    by_scores = by_pos = by_neg = None
+    if needs.by_scores:
+        # 2 p_j (f_j N0 - b_pos) + 2 n_j (f_j P0 + b_neg), in few passes.
+        by_scores = torch.addcmul(-2 * b_pos, f, 2 * N0).mul_(pos)
+        by_scores.addcmul_(torch.addcmul(2 * b_neg, f, 2 * P0), neg)
+    if needs.by_weights:
+        by_pos = a_pos - 2 * b_pos * f + N0 * f.square() - neg
+        by_neg = a_neg + 2 * b_neg * f + P0 * f.square() - pos
+    return PairSums(value.squeeze(-1), by_scores, by_pos, by_neg)
 
 
 def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> PairSums:
