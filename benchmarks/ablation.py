@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from default import Cell, Task, evaluate, make_task
-from harness import parser
+from harness import parser, save
 from scipy.special import expit
 
 from ccmn import CorrectedClassifier
@@ -132,7 +132,7 @@ def main() -> None:
         draws, names = (2, TASKS[:4]) if options.quick else (10, TASKS)
         table = pd.DataFrame([ratio(task, draw) for task in names for draw in range(draws)])
         if not options.quick:
-            table.to_csv(NO_HARM, index=False, float_format="%.4f")
+            save(table.round(4), NO_HARM)
         print(
             json.dumps(table.to_dict("records")) if options.json else table.groupby("task", sort=False).ratio.describe()
         )
@@ -151,7 +151,7 @@ def main() -> None:
                     row |= {f"{metric}_change": change.mean(), f"{metric}_se": change.sem()}
                 rows.append(row | ({} if sets == "slashdot" or options.quick else {"ratio": found.ratio.mean()}))
             if not options.quick:
-                pd.DataFrame(rows).to_csv(RESULTS, index=False, float_format="%.5f")
+                save(pd.DataFrame(rows).round(5), RESULTS)
     print(json.dumps(rows) if options.json else pd.DataFrame(rows).round(4).to_string())
 
 

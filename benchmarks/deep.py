@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from harness import machine, parser
+from harness import machine, parser, save
 from torch import Tensor
 
 from ccmn import ClassConditionalNoise, cross_fit_proba, estimate_noise
@@ -133,7 +133,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # rates of some labels are poorly identified
     table = run(QUICK if options.quick else Size())
     if not options.quick:
-        table.to_csv(RESULTS, index=False)
+        save(table, RESULTS)
     if options.json:
         print(json.dumps({"machine": machine(), "results": table.to_dict("records")}))
     else:

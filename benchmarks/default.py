@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import real_noise
 import scipy.sparse
-from harness import Result, cost_of, inject, parser, report
+from harness import Result, cost_of, inject, parser, report, save
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -284,7 +284,7 @@ def main() -> None:
         if cell not in finished:
             table = pd.concat([table, pd.DataFrame(run(cell))]).sort_values([*KEY, "labels", "method"])
             if not options.quick:
-                table.to_csv(options.results, index=False, float_format="%.5f")
+                save(table.round(5), options.results)
     if options.json:
         print(json.dumps(json.loads(table.to_json(orient="records"))))
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from harness import CLASS_CONDITIONAL, inject, parser
+from harness import CLASS_CONDITIONAL, inject, parser, save
 
 from ccmn import diagnose_noise
 from ccmn._containers import to_dense_array
@@ -56,7 +56,7 @@ def main() -> None:
     draws = range(FIRST_DRAW, FIRST_DRAW + n_draws)
     table = pd.DataFrame([evaluate(name, kind, draw) for name in names for kind in KINDS for draw in draws])
     if not options.quick:
-        table.to_csv(RESULTS, index=False)
+        save(table, RESULTS)
     counts = table.groupby(["dataset", "kind"], sort=False).flagged.sum().unstack("kind")
     print(json.dumps(counts.to_dict("index")) if options.json else f"flagged fits of {n_draws}\n{counts.to_string()}")
 

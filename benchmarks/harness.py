@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: noise, timing against a baseline in the same run, peak memory, ``--json``."""
+"""Shared parts of the benchmarks: noise, timing against a baseline in the same run, results, ``--json``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.sparse import issparse
 from sklearn.linear_model import LogisticRegression
@@ -132,6 +134,16 @@ def report(results: list[Result], notes: dict[str, object], as_json: bool) -> No
     print(f"overall ratio {overall:.1f} (total time of the baselines over total time of ccmn)")
     for name, value in notes.items():
         print(f"{name}: {value}")
+
+
+def save(table: pd.DataFrame, path: Path) -> None:
+    """Write a table of results, and the commit of the code into ``commits.json`` of the same folder."""
+    table.to_csv(path, index=False)
+    git = ["git", "-C", str(path.parent), "describe", "--always", "--dirty", "--exclude=*"]
+    commits = path.parent / "commits.json"
+    known = json.loads(commits.read_text()) if commits.exists() else {}
+    known[path.name] = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    commits.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 # -- Nine kinds of injected label noise: five class-conditional ones and four that violate that model

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from harness import machine, parser
+from harness import machine, parser, save
 from scipy.special import expit
 from sklearn.metrics import average_precision_score
 
@@ -103,7 +103,7 @@ def main() -> None:
     rows += [row for name in sets for draw in range(n_draws) for row in injected(name, draw)]
     table = pd.DataFrame(rows, columns=["part", "dataset", "draw", "method", "metric", "value"])
     if not options.quick:
-        table.round({"value": 4}).to_csv(RESULTS, index=False)
+        save(table.round({"value": 4}), RESULTS)
     summary = table.groupby(["part", "dataset", "method", "metric"], sort=False).value.agg(["mean", "max"]).round(4)
     if options.json:
         print(json.dumps({"machine": machine(), "results": summary.reset_index().to_dict("records")}))

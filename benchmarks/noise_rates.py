@@ -13,14 +13,13 @@ A label is covered if the interval contains the true rate. "unpredicted" is the 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from default import HUMAN, MIN_POSITIVES, read
-from harness import parser
+from harness import parser, save
 from scipy.special import expit
 
 from ccmn import ClassConditionalNoise, estimate_noise
@@ -95,7 +94,8 @@ def main() -> None:
         rows += [{"setting": setting, "rows": rows_are, "draw": draw, **row} for row in found]
         if number % 100 == 99 or number == len(cells) - 1:
             table = pd.DataFrame(rows)
-            table.to_csv(os.devnull if options.quick else options.results, index=False, float_format="%.4f")
+            if not options.quick:
+                save(table.round(4), options.results)
     means = table.groupby(["setting", "rows"], sort=False).mean().drop(columns=["draw", "label"]).round(3)
     if options.json:
         print(json.dumps(means.reset_index().to_dict("records")))

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse
-from harness import machine, parser
+from harness import machine, parser, save
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import average_precision_score
@@ -156,7 +156,7 @@ def main() -> None:
     rows = [(*pair, *value) for pair in chosen for value in evaluate(*pair, n_draws)]
     table = pd.DataFrame(rows, columns=["dataset", "variant", "draw", "trusted", "method", "metric", "value"])
     if not options.quick:
-        table.round({"value": 4}).to_csv(ROOT / "results" / "real_noise.csv", index=False)
+        save(table.round({"value": 4}), ROOT / "results" / "real_noise.csv")
     summary = summarize(table)
     if options.json:
         print(

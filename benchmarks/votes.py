@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.special
-from harness import parser
+from harness import parser, save
 from real_noise import features, read
 from sklearn.metrics import average_precision_score
 
@@ -208,7 +208,7 @@ def main() -> None:
         stored, key = pd.read_csv(RESULTS), ["part", "method"]
         kept = ~pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(table[key]))
         table = pd.concat([stored[kept], table]).sort_values(["part", "dataset", "draw"], kind="stable")
-        table.to_csv(RESULTS, index=False)
+        save(table, RESULTS)
     summary = table.groupby(["part", "metric", "method", "dataset"], sort=False).value.mean().unstack("dataset")
     for part in table.part.unique():
         values = summary.loc[part].dropna(axis=1, how="all").round(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pandas as pd
@@ -22,6 +23,13 @@ LOSSES = {
 
 def read(name):
     return pd.read_csv(ROOT / "results" / f"{name}.csv")
+
+
+def test_every_result_file_names_its_commit():
+    folder = ROOT / "results"
+    commits = json.loads((folder / "commits.json").read_text())
+    assert sorted(commits) == sorted(path.name for path in folder.glob("*.csv"))
+    assert all(re.fullmatch("[0-9a-f]{7,}", commit) for commit in commits.values())
 
 
 def short(value):
