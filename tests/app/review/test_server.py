@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 import threading
@@ -7,13 +8,13 @@ from queue import Queue
 
 import pytest
 
-from ccmn.app.review.server import MAX_CONNECTIONS, MAX_HEAD_BYTES, check_installed, serve
+from ccmn.app.review import serve, server
 
 
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(ImportError, match=r'pip install "ccmn\[app\]"'):
-        check_installed()
+        server.check_installed()
 
 
 def test_port_in_use(session):
@@ -22,9 +23,22 @@ def test_port_in_use(session):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port, urls = taken.getsockname()[1], []
-        with pytest.raises(OSError, match=f"127.0.0.1, port {port}: .*try another --port"):
+        with pytest.raises(OSError, match=f"127.0.0.1, port {port}: Address already in use; try another --port"):
             serve(session, None, urls.append, port=port)
     assert urls == []
+
+
+def test_port_that_another_server_takes_before_this_one_listens(monkeypatch):
+    """Two servers that start at once can both bind the preferred port; the second one then cannot listen."""
+
+    def listen_once_in_vain(listener):
+        monkeypatch.undo()
+        raise OSError(errno.EADDRINUSE, "in use")
+
+    monkeypatch.setattr(server.socket.socket, "listen", listen_once_in_vain)
+    with server._listen(0) as listener:
+        assert listener.getsockname()[1] != server.PREFERRED_PORT
+        assert socket.create_connection(listener.getsockname()).close() is None
 
 
 @pytest.fixture
@@ -71,7 +85,7 @@ class TestSlowClients:
             client.close()
 
     def test_number_of_connections_is_limited(self, address):
-        clients = [socket.create_connection(address, timeout=30) for _ in range(MAX_CONNECTIONS + 8)]
+        clients = [socket.create_connection(address, timeout=30) for _ in range(server.MAX_CONNECTIONS + 8)]
         clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
         assert b" 503 " in clients[-1].recv(10_000)
         for client in clients:
@@ -79,5 +93,5 @@ class TestSlowClients:
 
     def test_long_heads_are_rejected(self, address):
         with socket.create_connection(address, timeout=30) as client:
-            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\nX: " + b"x" * MAX_HEAD_BYTES)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\nX: " + b"x" * server.MAX_HEAD_BYTES)
             assert b" 400 " in client.recv(10_000)

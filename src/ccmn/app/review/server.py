@@ -77,21 +77,11 @@ def serve(
         def _wait_after(self, last: object) -> None:
             self.loop.call_later(MAX_SECONDS, lambda: self.transport.close() if self.cycle is last else None)
 
-    # With an explicit IPPROTO_TCP, asyncio sets TCP_NODELAY. Without it, each small response takes 40 ms longer.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            with suppress(OSError):
-                listener.bind((HOST, port or PREFERRED_PORT))
-            if not listener.getsockname()[1]:
-                listener.bind((HOST, port))
-        except OSError as error:
-            raise OSError(f"cannot listen on {HOST}, port {port}: {error.strerror}; try another --port") from None
+    with _listen(port) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
         hosts = {address, address.replace(HOST, "localhost")}
         token = secrets.token_urlsafe(24)
         app = AccessControl(make_app(session, retraining, next_command), hosts, token)
-        listener.listen()
         on_start(f"http://{address}/?token={token}")
         config = uvicorn.Config(
             app,
@@ -107,6 +97,19 @@ def serve(
         )
         with suppress(KeyboardInterrupt):  # Ctrl-C is the regular way to stop the server
             uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a socket that listens on the port; 0 selects the preferred one, or a free one if it is in use."""
+    try:
+        listener = socket.create_server((HOST, port or PREFERRED_PORT))
+    except OSError as error:
+        if port:
+            reason = str(error.strerror).partition(" (")[0]  # Python adds the address
+            raise OSError(f"cannot listen on {HOST}, port {port}: {reason}; try another --port") from None
+        listener = socket.create_server((HOST, 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each small response takes 40 ms longer
+    return listener
 
 
 def check_installed() -> None:
