@@ -53,7 +53,7 @@ def make_cnn(n_outputs: int = 10) -> torch.nn.Module:
 
 # %%
 # Each row gets the embedding of a network that was not trained on it. Embeddings of a network that was trained on the
-# same rows would hide the noise. ``verbose=1`` prints the progress; ``checkpoint="folder"`` makes the step resumable.
+# same rows would hide the noise. ``verbose=1`` prints the progress.
 fitted = cross_fit_proba(make_cnn, images_noisy, Y_noisy, n_folds=3, epochs=5, batch_size=64)
 warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few images
 noise = estimate_noise(fitted.embeddings, Y_noisy).noise

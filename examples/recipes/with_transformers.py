@@ -74,7 +74,7 @@ def make_model(n_outputs: int = TOPICS) -> BertForSequenceClassification:
 
 # %%
 # Cross-fit the model on the training set: each text is encoded by a model that was not trained on it. The items contain
-# the noisy labels. ``checkpoint="folder"`` makes this step resumable, and several GPUs train folds at the same time.
+# the noisy labels.
 warnings.filterwarnings("ignore", message="Noise rates")  # some rates have wide intervals with this few texts
 fitted = cross_fit_proba(make_model, training, n_folds=3, epochs=8, batch_size=50, lr=5e-3)
 noise = estimate_noise(fitted.embeddings, Y_noisy[:2500]).noise

@@ -1,16 +1,13 @@
-"""Cross-fitting: every row is predicted by a network that has not seen it, from any kind of inputs, resumable."""
+"""Cross-fitting: every row is predicted by a network that has not seen it, from any kind of inputs."""
 
 from __future__ import annotations
 
-import os
 import re
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from scipy.special import logit
 from torch.utils.data import Dataset, TensorDataset
 
 from ccmn import ClassConditionalNoise, cross_fit_proba, estimate_noise, find_label_issues
@@ -66,13 +63,12 @@ def make_linear() -> torch.nn.Module:
 
 @pytest.mark.parametrize("forward", [False, True])
 def test_equals_a_plain_training_of_every_fold(forward):
-    """The reference trains each fold in a few lines, full batch; labels with few rows of a class are not scaled."""
+    """The reference trains each fold in a few lines, full batch. With noise, log-odds are scaled for each label."""
     rho_pos, rho_neg = (torch.tensor([0.3, 0.1]), torch.tensor([0.0, 0.2])) if forward else (torch.zeros(2),) * 2
     noise = ClassConditionalNoise(rho_pos.numpy(), rho_neg.numpy()) if forward else None
-    few = Y * (np.cumsum(Y, 0) <= 10)
     settings = {"n_folds": 2, "epochs": 3, "patience": 3, "batch_size": 100, "lr": 0.01, "weight_decay": 0.1}
-    fitted = cross_fit_proba(make_linear, IMAGES, few, noise=noise, **settings)
-    seed = int(np.random.default_rng(0).integers(2**31))
+    fitted = cross_fit_proba(make_linear, IMAGES, Y, noise=noise, **settings)
+    seed, expected = int(np.random.default_rng(0).integers(2**31)), np.empty(Y.shape)
     for k in range(2):
         torch.manual_seed(seed)
         network = make_linear()
@@ -82,7 +78,7 @@ def test_equals_a_plain_training_of_every_fold(forward):
         results = []
         for _ in range(3):
             g = rho_neg + (1 - rho_pos - rho_neg) * torch.sigmoid(network(torch.tensor(IMAGES[seen])))
-            loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(few[seen]).float(), reduction="sum")
+            loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(Y[seen]).float(), reduction="sum")
             optimizer.zero_grad()
             (loss / len(seen)).backward()
             optimizer.step()
@@ -90,10 +86,13 @@ def test_equals_a_plain_training_of_every_fold(forward):
                 schedule.step()
             p = torch.sigmoid(network(torch.tensor(IMAGES[held_out]))).detach()
             g = rho_neg + (1 - rho_pos - rho_neg) * p
-            held_out_loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(few[held_out]).float())
+            held_out_loss = torch.nn.functional.binary_cross_entropy(g, torch.tensor(Y[held_out]).float())
             results.append((float(held_out_loss), p.numpy()))
-        expected = min(results, key=lambda result: result[0])[1]
-        np.testing.assert_allclose(fitted.pred_proba[held_out], expected, atol=1e-5)
+        expected[held_out] = min(results, key=lambda result: result[0])[1]
+    found, expected = logit(fitted.pred_proba), logit(expected)
+    if forward:
+        expected = np.stack([np.polyval(np.polyfit(expected[:, j], found[:, j], 1), expected[:, j]) for j in (0, 1)], 1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_probabilities_of_true_labels_are_calibrated():
@@ -161,32 +160,10 @@ def test_embedding_is_the_input_of_the_last_layer():
     assert cross_fit_proba(lambda: without_linear, IMAGES, Y, **FAST).embeddings is None
 
 
-@pytest.mark.parametrize("mixed_precision", [False, True])
-def test_mixed_precision_computes_in_bfloat16(mixed_precision):
-    seen = set()
-
-    class Recording(torch.nn.Linear):
-        def forward(self, values):
-            output = super().forward(values)
-            seen.add(output.dtype)
-            return output
-
-    X = IMAGES.reshape(len(IMAGES), -1)
-    fitted = cross_fit_proba(lambda: Recording(X.shape[1], Y.shape[1]), X, Y, mixed_precision=mixed_precision, **FAST)
-    assert seen == {torch.bfloat16 if mixed_precision else torch.float32}
-    exact = cross_fit_proba(lambda: torch.nn.Linear(X.shape[1], Y.shape[1]), X, Y, **FAST)
-    np.testing.assert_allclose(fitted.pred_proba, exact.pred_proba, atol=0.02 if mixed_precision else 0)
-
-
 @pytest.mark.slow
 def test_worker_processes_load_the_same_batches():
     dataset = TensorDataset(torch.tensor(IMAGES), torch.tensor(Y))
     one, two = (cross_fit_proba(make_cnn, dataset, num_workers=workers, **FAST) for workers in (0, 2))
-    np.testing.assert_array_equal(one.pred_proba, two.pred_proba)
-
-
-def test_several_devices_train_folds_at_the_same_time():
-    one, two = (cross_fit_proba(make_cnn, IMAGES, Y, device=device, **FAST) for device in ("cpu", ["cpu", "cpu"]))
     np.testing.assert_array_equal(one.pred_proba, two.pred_proba)
 
 
@@ -203,66 +180,6 @@ def test_unobserved_labels_are_ignored():
     labels[::2, 1] = np.nan
     fitted = cross_fit_proba(make_cnn, IMAGES, labels, **FAST)
     assert np.isfinite(fitted.pred_proba).all()
-
-
-def test_resumes_after_an_interruption(tmp_path):
-    class Interrupted(torch.nn.Linear):
-        seen: ClassVar[list[int]] = []
-        limit = 12
-
-        def forward(self, values):
-            self.seen.append(len(values))
-            if len(self.seen) == self.limit:
-                raise KeyboardInterrupt
-            return super().forward(values)
-
-    X, settings = IMAGES.reshape(60, 24), {**FAST, "head": None}
-    with pytest.raises(KeyboardInterrupt):
-        cross_fit_proba(lambda: Interrupted(24, 2), X, Y, checkpoint=tmp_path / "folds", **settings)
-    assert [path.name for path in (tmp_path / "folds").iterdir()] == ["fold-0.safetensors"]
-    Interrupted.limit, seen = 10**6, len(Interrupted.seen)
-    resumed = cross_fit_proba(lambda: Interrupted(24, 2), X, Y, checkpoint=tmp_path / "folds", **settings)
-    in_part = len(Interrupted.seen) - seen
-    expected = cross_fit_proba(lambda: Interrupted(24, 2), X, Y, **settings)
-    np.testing.assert_array_equal(resumed.pred_proba, expected.pred_proba)
-    assert in_part == (len(Interrupted.seen) - seen - in_part) * 2 // 3
-
-
-@pytest.mark.parametrize("change", ["labels", "inputs", "parameters", "noise"])
-def test_checkpoint_of_another_call_is_rejected(tmp_path, change):
-    noise = ClassConditionalNoise([0.1, 0.2], 0.2)
-    cross_fit_proba(make_cnn, IMAGES, Y, noise=noise, checkpoint=tmp_path, **FAST)
-    images, labels = IMAGES + (change == "inputs"), 1 - Y if change == "labels" else Y
-    settings = {**FAST, "epochs": 3} if change == "parameters" else FAST
-    settings = {**settings, "noise": ClassConditionalNoise([0.1, 0.3], 0.2) if change == "noise" else noise}
-    with pytest.raises(ValueError, match="belongs to another call"):
-        cross_fit_proba(make_cnn, images, labels, checkpoint=tmp_path, **settings)
-
-
-def test_damaged_results_of_a_fold_are_rejected(tmp_path):
-    settings = {**FAST, "head": "4", "checkpoint": tmp_path}
-    cross_fit_proba(make_cnn, IMAGES, Y, **settings)
-    file = tmp_path / "fold-1.safetensors"
-    with safe_open(file, "np") as stored:
-        metadata, arrays = stored.metadata(), {key: stored.get_tensor(key) for key in stored.keys()}  # noqa: SIM118
-    changes = {
-        "pred_proba": [lambda array: array * np.nan, lambda array: array + 2, lambda array: array[:1]],
-        "embeddings": [lambda array: array[:, 0]],
-        "anchors": [lambda array: array.astype(np.int32), lambda array: None],
-    }
-    for name, damages in changes.items():
-        for damage in damages:
-            damaged = {**arrays, name: damage(arrays[name])}
-            save_file({k: np.ascontiguousarray(v) for k, v in damaged.items() if v is not None}, file, metadata)
-            with pytest.raises(ValueError, match=rf"fold-1.safetensors is damaged \({name}\)"):
-                cross_fit_proba(make_cnn, IMAGES, Y, **settings)
-    file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(ValueError, match=r"fold-1.safetensors is damaged"):
-        cross_fit_proba(make_cnn, IMAGES, Y, **settings)
-    (tmp_path / "fold-0.safetensors").unlink()
-    os.mkfifo(tmp_path / "fold-0.safetensors")
-    with pytest.raises(ValueError, match=r"fold-0.safetensors is a pipe or a device"):
-        cross_fit_proba(make_cnn, IMAGES, Y, **settings)
 
 
 def test_embeddings_of_different_folds_are_comparable():
@@ -315,9 +232,8 @@ def test_progress_is_reported_to_its_end_also_if_training_stops_early(capsys):
         ({"make_model": lambda: torch.nn.Flatten()}, ValueError, "trainable"),
         ({"make_model": lambda: torch.nn.Conv2d(1, 2, 3)}, ValueError, r"\(batch, 2\)"),
         ({"X": iter([1])}, TypeError, "list_iterator"),
-        ({"X": Items("input"), "Y_noisy": None}, ValueError, "items without labels"),
+        ({"X": Items("input"), "Y_noisy": None}, ValueError, "got neither"),
         ({"X": {"a": IMAGES, "b": IMAGES[:3]}}, ValueError, "rows"),
-        ({"device": []}, ValueError, "device"),
         ({"device": "gpu"}, ValueError, "gpu"),
         ({"noise": "missing"}, TypeError, "noise"),
         ({"noise": ClassConditionalNoise(0.1, 0.2, n_labels=3)}, ValueError, "3 labels"),

@@ -320,16 +320,6 @@ def _answers() -> bytes:
     return ("id,row,label,answer,counts_for_rates\n" + "\n".join(lines) + "\n").encode()
 
 
-def _cross_fit(folder: Path) -> Any:
-    import torch
-
-    from ccmn import cross_fit_proba
-
-    torch.manual_seed(0)
-    layer = torch.nn.Linear(4, 2)
-    return cross_fit_proba(lambda: layer, *table(), n_folds=2, epochs=1, device="cpu", checkpoint=folder)
-
-
 def _photo() -> bytes:
     from ccmn._pictures import encode_png
 
@@ -436,11 +426,6 @@ def _read_trusted(path: Path) -> None:
     data = MultiLabelData(*table(), label_names=LABELS, ids=[f"r{i}" for i in range(12)])
     rows, labels, random = read_trusted(path, data)
     expect(labels.shape == (len(rows), 2) and random.dtype == bool, "misread", "verified rows")
-
-
-def _read_fold(path: Path) -> None:
-    found = _cross_fit(path.parent)
-    expect(((found.pred_proba >= 0) & (found.pred_proba <= 1)).all(), "not finite", "results of an accepted fold")
 
 
 def _embed_photo(path: Path) -> None:
@@ -671,7 +656,6 @@ FORMATS = (
         for kind in ("linear", "mlp", "groups", "corrected", "table")
     ),
     Format("state", lambda: written(lambda f: _fit_with_checkpoint(f / "state", True), "state"), _fit_with_checkpoint),
-    Format("fold-0.safetensors", lambda: written(_cross_fit, "fold-0.safetensors"), _read_fold),
     Format("results.db", results_store, partial(_run, line="report FILE"), None, STORE),
     Format("decisions.db", _decisions, _read_decisions, None, STORE),
     Format("cells.csv", _cells, _read_cells),

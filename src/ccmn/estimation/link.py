@@ -22,10 +22,6 @@ MIN_INCREASE = 1e-2
 """Numerical resolution: Newton steps end when no log-likelihood increases by more than this."""
 
 
-MIN_CLASS_SIZE = 20
-"""Labels with fewer rows of a class are not scaled."""
-
-
 class Bins(NamedTuple):
     """Mean score, weight of the zeros and weight of the ones of bins of scores, each of shape (..., n_bins)."""
 
@@ -116,24 +112,6 @@ def fit_link(
         if converged:
             break
     return Link(value, np.exp(u), b)
-
-
-def fit_scaling(
-    noisy: NDArray[Any], logits: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return slope and offset (q,) of the log-odds (n, q) of true labels that maximize the likelihood of noisy labels.
-
-    Both are NaN for labels with fewer than ``MIN_CLASS_SIZE`` observed rows of a class.
-    """
-    slope, offset = np.full((2, noisy.shape[1]), np.nan)
-    for j in range(noisy.shape[1]):
-        observed = ~np.isnan(noisy[:, j])
-        labels = noisy[observed, j].astype(np.float64)
-        if min(labels.sum(), (1 - labels).sum()) >= MIN_CLASS_SIZE:
-            bins = bin_scores(logits[observed, j, None], labels, np.ones(len(labels)))
-            fit = fit_link(bins, rho_pos[[j]], rho_neg[[j]])
-            slope[j], offset[j] = fit.slope[0], fit.offset[0]
-    return slope, offset
 
 
 @dataclass(frozen=True)
