@@ -15,71 +15,43 @@ References
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ccmn._version import __version__
+from ccmn._lazy import lazy_exports
 
-if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
-    from ccmn import audit as audit
-    from ccmn import data as data
-    from ccmn import estimation as estimation
-    from ccmn import losses as losses
-    from ccmn import metrics as metrics
-    from ccmn import models as models
-    from ccmn import noise as noise
-    from ccmn import paper as paper
-    from ccmn import votes as votes
-    from ccmn._warnings import NoiseWarning as NoiseWarning
-    from ccmn.audit import audit_labels as audit_labels
-    from ccmn.audit import find_label_issues as find_label_issues
-    from ccmn.data import load_dataset as load_dataset
-    from ccmn.estimation import cross_fit_proba as cross_fit_proba
-    from ccmn.estimation import diagnose_noise as diagnose_noise
-    from ccmn.estimation import estimate_noise as estimate_noise
-    from ccmn.losses import HammingLoss as HammingLoss
-    from ccmn.losses import RankingLoss as RankingLoss
-    from ccmn.metrics import control_risk as control_risk
-    from ccmn.models import CCMNClassifier as CCMNClassifier
-    from ccmn.models import CorrectedClassifier as CorrectedClassifier
-    from ccmn.models import load_model as load_model
-    from ccmn.noise import ClassConditionalNoise as ClassConditionalNoise
-    from ccmn.noise import MissingNoise as MissingNoise
-    from ccmn.noise import PartialNoise as PartialNoise
-    from ccmn.votes import infer_labels as infer_labels
+if TYPE_CHECKING:
+    from ccmn import audit, data, estimation, losses, metrics, models, noise, paper, votes
+    from ccmn._version import __version__
+    from ccmn._warnings import NoiseWarning
+    from ccmn.audit import audit_labels, find_label_issues
+    from ccmn.data import load_dataset
+    from ccmn.estimation import cross_fit_proba, diagnose_noise, estimate_noise
+    from ccmn.losses import HammingLoss, RankingLoss
+    from ccmn.metrics import control_risk
+    from ccmn.models import CCMNClassifier, CorrectedClassifier, load_model
+    from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise
+    from ccmn.votes import infer_labels
 
-_SUBMODULES = (
-    *("audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper"),
-    "votes",
-)
+__all__ = ["__version__", "audit", "data", "estimation", "losses", "metrics", "models", "noise", "paper", "votes"]
+__all__ += ["CCMNClassifier", "ClassConditionalNoise", "CorrectedClassifier", "HammingLoss", "MissingNoise"]
+__all__ += ["NoiseWarning", "PartialNoise", "RankingLoss", "audit_labels", "control_risk", "cross_fit_proba"]
+__all__ += ["diagnose_noise", "estimate_noise", "find_label_issues", "infer_labels", "load_dataset", "load_model"]
+
 _EXPORTS = {
     name: module
     for module, names in {
+        "_version": ("__version__",),
         "_warnings": ("NoiseWarning",),
-        "audit": ("audit_labels", "find_label_issues"),
-        "data": ("load_dataset",),
-        "estimation": ("cross_fit_proba", "diagnose_noise", "estimate_noise"),
-        "losses": ("HammingLoss", "RankingLoss"),
-        "metrics": ("control_risk",),
-        "models": ("CCMNClassifier", "CorrectedClassifier", "load_model"),
-        "noise": ("ClassConditionalNoise", "MissingNoise", "PartialNoise"),
-        "votes": ("infer_labels",),
+        "audit": ("audit", "audit_labels", "find_label_issues"),
+        "data": ("data", "load_dataset"),
+        "estimation": ("estimation", "cross_fit_proba", "diagnose_noise", "estimate_noise"),
+        "losses": ("losses", "HammingLoss", "RankingLoss"),
+        "metrics": ("metrics", "control_risk"),
+        "models": ("models", "CCMNClassifier", "CorrectedClassifier", "load_model"),
+        "noise": ("noise", "ClassConditionalNoise", "MissingNoise", "PartialNoise"),
+        "paper": ("paper",),
+        "votes": ("votes", "infer_labels"),
     }.items()
     for name in names
 }
-
-__all__ = ["__version__", *_EXPORTS, *_SUBMODULES]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name or subpackage on first use (PEP 562)."""
-    if name in _EXPORTS:
-        return getattr(import_module(f"ccmn.{_EXPORTS[name]}"), name)
-    if name in _SUBMODULES:
-        return import_module(f"ccmn.{name}")
-    raise AttributeError(f"module 'ccmn' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

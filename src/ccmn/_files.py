@@ -22,10 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # not imported at run time: commands check paths before they import large libraries
-    from numpy.typing import NDArray
+from typing import IO, Any
 
 fcntl: Any
 try:
@@ -45,8 +42,6 @@ BYTES_VARIABLE = "CCMN_MAX_BYTES"
 """Environment variable that replaces all of these limits by a number of bytes."""
 MAX_LINE_CHARACTERS = 1 << 27
 """Longer lines of text are rejected: a row of ten million features fits."""
-_HASH_BLOCK_BYTES = 1 << 24
-"""Arrays are hashed in blocks of 16 MiB so that no copy of a non-contiguous array is made."""
 
 
 def check_file(path: PathLike) -> Path:
@@ -302,29 +297,16 @@ def fingerprint(*values: Any) -> str:
     """
     import numpy as np
 
-    from ccmn._containers import is_sparse
-
     digest = hashlib.sha256()
     for value in values:
-        if value is None:
+        if hasattr(value, "indptr"):
+            arrays = [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]
+        elif hasattr(value, "__array__"):
+            arrays = [np.asarray(value)]
+        else:
+            digest.update(b"" if value is None else repr(value).encode())
             continue
-        if not (is_sparse(value) or hasattr(value, "__array__")):
-            digest.update(repr(value).encode())
-            continue
-        for array in _arrays(value):
+        for array in arrays:
             digest.update(repr((array.shape, array.dtype.str)).encode())
-            blocks = 1 + array.nbytes // _HASH_BLOCK_BYTES
-            for block in np.array_split(array, min(blocks, len(array))) if array.size and array.ndim else [array]:
-                digest.update(block.tobytes())
+            digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()[:16]
-
-
-def _arrays(value: Any) -> list[NDArray[Any]]:
-    """Return the arrays that a matrix consists of."""
-    import numpy as np
-
-    from ccmn._containers import is_sparse
-
-    if not is_sparse(value):
-        return [np.asarray(value)]
-    return [value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data]

@@ -22,25 +22,8 @@ _GRAY, _COLOR = 0, 2
 
 
 def parse_size(text: str) -> tuple[int, ...]:
-    """Return the shape of a picture that is written as HEIGHTxWIDTH or HEIGHTxWIDTHx3.
+    """Return the shape of a picture from its size: HEIGHTxWIDTH or HEIGHTxWIDTHx1 (gray), or HEIGHTxWIDTHx3 (color).
 
-    Parameters
-    ----------
-    text : str
-        Size of the picture; "x3" marks a color picture, "x1" a gray one.
-
-    Returns
-    -------
-    tuple of int
-        ``(height, width)`` of a gray picture, or ``(height, width, 3)`` of a color picture.
-
-    Raises
-    ------
-    ValueError
-        If the text does not have this form.
-
-    Examples
-    --------
     >>> parse_size("16x24"), parse_size("16x24x1"), parse_size("32x32x3")
     ((16, 24), (16, 24), (32, 32, 3))
     """
@@ -53,23 +36,8 @@ def parse_size(text: str) -> tuple[int, ...]:
 
 
 def to_pixels(values: Any, low: float, high: float) -> NDArray[np.uint8]:
-    """Scale values linearly to 0, ..., 255.
+    """Scale values from black (``low``) to white (``high``); if the two are equal, every pixel is black.
 
-    Parameters
-    ----------
-    values : array-like
-        Values between ``low`` and ``high``.
-    low, high : float
-        Values that are shown as black and as white, usually the minimum and the maximum over all pictures. If they are
-        equal, every pixel is black.
-
-    Returns
-    -------
-    ndarray of uint8
-        Pixels in the shape of ``values``.
-
-    Examples
-    --------
     >>> to_pixels([0.0, 0.5, 2.0], 0.0, 2.0)
     array([  0,  64, 255], dtype=uint8)
     """
@@ -78,23 +46,7 @@ def to_pixels(values: Any, low: float, high: float) -> NDArray[np.uint8]:
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    r"""Encode pixels as a PNG file.
-
-    Parameters
-    ----------
-    pixels : ndarray of uint8, shape (height, width), (height, width, 1) or (height, width, 3)
-        Gray or RGB values.
-
-    Returns
-    -------
-    bytes
-        Content of the PNG file.
-
-    Examples
-    --------
-    >>> encode_png(np.zeros((2, 3), np.uint8))[:8]
-    b'\x89PNG\r\n\x1a\n'
-    """
+    """Encode gray pixels, (height, width) or (height, width, 1), or RGB pixels (height, width, 3), as a PNG file."""
     height, width = pixels.shape[:2]
     color_type = _COLOR if pixels.ndim == 3 and pixels.shape[2] == 3 else _GRAY
     header = struct.pack(">IIBBBBB", width, height, 8, color_type, 0, 0, 0)
@@ -105,5 +57,4 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:
-    """Return a PNG chunk: length, name, content and checksum."""
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))

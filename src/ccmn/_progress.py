@@ -40,18 +40,13 @@ def show_phases(verbose: int) -> Iterator[OnProgress]:
         with _displays[-1]() as on_progress:
             yield on_progress
     else:
-        yield _Lines()
+        printed: list[tuple[str, int]] = []
 
+        def print_line(phase: str, done: float, total: float, details: str = "") -> None:
+            part = phase, int(N_LINES * done / total) if total else 0
+            if part not in printed[-1:]:
+                printed.append(part)
+                text = f"{phase}: {done:,.0f} of {total:,.0f}" + (f", {details}" if details else "")
+                print(text, file=sys.stderr, flush=True)
 
-class _Lines:
-    """Callback that prints lines of text."""
-
-    def __init__(self) -> None:
-        self._printed: tuple[str, int] | None = None
-
-    def __call__(self, phase: str, done: float, total: float, details: str = "") -> None:
-        part = int(N_LINES * done / total) if total else 0
-        if self._printed != (phase, part):
-            self._printed = (phase, part)
-            text = f"{phase}: {done:,.0f} of {total:,.0f}" + (f", {details}" if details else "")
-            print(text, file=sys.stderr, flush=True)
+        yield print_line

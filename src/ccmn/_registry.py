@@ -12,17 +12,9 @@ T = TypeVar("T")
 class Registry(Mapping[str, T]):
     """Read-only mapping from names to members.
 
-    An unknown name raises a ``ValueError`` that lists the known names.
+    An unknown name raises a ``ValueError`` that lists the known names. ``kind``, the singular noun for the members, is
+    used in its message.
 
-    Parameters
-    ----------
-    kind : str
-        What the members are, in the singular; used in error messages.
-    members : Mapping[str, T]
-        The members by name.
-
-    Examples
-    --------
     >>> colors = Registry("color", {"red": 1, "green": 2})
     >>> colors["red"]
     1
@@ -36,7 +28,6 @@ class Registry(Mapping[str, T]):
         self._members = dict(members)
 
     def __getitem__(self, name: str) -> T:
-        """Return the member called ``name``."""
         try:
             return self._members[name]
         except (KeyError, TypeError):
@@ -46,17 +37,13 @@ class Registry(Mapping[str, T]):
             raise ValueError(f"unknown {self._kind} {repr(name)[:60]}{hint} Known: {known}") from None
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is a member called ``name``."""
         return name in self._members
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names in the order in which they were registered."""
         return iter(self._members)
 
     def __len__(self) -> int:
-        """Return the number of members."""
         return len(self._members)
 
     def __repr__(self) -> str:
-        """Return the kind and the names."""
         return f"Registry({self._kind}: {', '.join(self._members)})"

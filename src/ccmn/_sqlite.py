@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar
 
 from typing_extensions import Self
@@ -28,18 +28,7 @@ class SQLiteStore:
     later, becomes a one-line error that names the file: ``OSError`` for failures of the system (disk full, no
     permission, locked), ``ValueError`` for a file that is damaged or is not such a store.
 
-    Parameters
-    ----------
-    path : path
-        File of the store. It is created if it does not exist. A file with other contents is not modified.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened: ``FileNotFoundError`` if its folder does not exist, ``IsADirectoryError`` if
-        the path is a folder.
-    ValueError
-        If the file is not a store of this kind and version.
+    The file is created if it does not exist. A file with other contents is not modified.
     """
 
     kind: ClassVar[str]
@@ -71,25 +60,17 @@ class SQLiteStore:
         """Check that the file is empty or has the schema; create the schema in an empty file."""
         # Check before the change to WAL, which would modify a file with other contents.
         with self._transaction("DEFERRED") as execute:
-            self._check_schema(execute)
-        with self._errors():
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")  # committed rows survive a power failure
-        with self._transaction() as execute:
-            self._check_schema(execute)
-            for statement in _statements(self.schema):
-                execute(statement)
-            execute(f"PRAGMA user_version = {self.version}")
-
-    def _check_schema(self, execute: Execute) -> None:
-        (version,) = execute("PRAGMA user_version").fetchone()
-        tables = {name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if version == 0 and not tables:
-            return
+            (version,) = execute("PRAGMA user_version").fetchone()
+            tables = {name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if version not in (0, self.version):
             raise self._not_a_store(f"its format version is {version}; expected {self.version}")
-        if version == 0 or not tables & _tables_of(self.schema):
+        if (tables or version) and not (version and tables & {*re.findall(r"TABLE IF NOT EXISTS (\w+)", self.schema)}):
             raise self._not_a_store("it contains other tables")
+        with self._errors():  # with FULL, committed rows survive a power failure
+            self._connection.executescript(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;"
+                f"{self.schema}; PRAGMA user_version = {self.version}; COMMIT;"
+            )
 
     @contextmanager
     def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[Execute]:
@@ -144,27 +125,5 @@ class SQLiteStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _statements(schema: str) -> Iterator[str]:
-    """Split a schema into its statements; semicolons in comments do not end a statement."""
-    statement = ""
-    for part in schema.split(";"):
-        statement += f"{part};"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-def _tables_of(schema: str) -> set[str]:
-    """Return the names of the tables that a schema creates."""
-    memory = sqlite3.connect(":memory:")
-    try:
-        memory.executescript(schema)
-        return {name for (name,) in memory.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    finally:
-        memory.close()

@@ -6,35 +6,25 @@ scikit-learn.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
-    from ccmn.estimation.cross_fitting import cross_fit_proba as cross_fit_proba
-    from ccmn.estimation.diagnosis import Diagnosis as Diagnosis
-    from ccmn.estimation.diagnosis import resolve_uncertain as resolve_uncertain
-    from ccmn.estimation.estimate import diagnose_noise as diagnose_noise
-    from ccmn.estimation.estimate import estimate_noise as estimate_noise
-    from ccmn.estimation.noise_rates import NoiseRates as NoiseRates
+from ccmn._lazy import lazy_exports
 
-_EXPORTS = {
-    "Diagnosis": "diagnosis",
-    "NoiseRates": "noise_rates",
-    "cross_fit_proba": "cross_fitting",
-    "diagnose_noise": "estimate",
-    "estimate_noise": "estimate",
-    "resolve_uncertain": "diagnosis",
-}
-__all__ = sorted(_EXPORTS)
+if TYPE_CHECKING:
+    from ccmn.estimation.cross_fitting import cross_fit_proba
+    from ccmn.estimation.diagnosis import Diagnosis, resolve_uncertain
+    from ccmn.estimation.estimate import diagnose_noise, estimate_noise
+    from ccmn.estimation.noise_rates import NoiseRates
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name in _EXPORTS:
-        return getattr(import_module(f"ccmn.estimation.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module 'ccmn.estimation' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return list(__all__)
+__all__ = ["Diagnosis", "NoiseRates", "cross_fit_proba", "diagnose_noise", "estimate_noise", "resolve_uncertain"]
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Diagnosis": "diagnosis",
+        "NoiseRates": "noise_rates",
+        "cross_fit_proba": "cross_fitting",
+        "diagnose_noise": "estimate",
+        "estimate_noise": "estimate",
+        "resolve_uncertain": "diagnosis",
+    },
+)

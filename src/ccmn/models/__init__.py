@@ -6,29 +6,21 @@ scikit-learn.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # "as" marks a name as exported for type checkers
-    from ccmn.models.ccmn_classifier import CCMNClassifier as CCMNClassifier
-    from ccmn.models.corrected_classifier import CorrectedClassifier as CorrectedClassifier
-    from ccmn.models.persistence import load_model as load_model
+from ccmn._lazy import lazy_exports
 
-_EXPORTS = {
-    "CCMNClassifier": "ccmn_classifier",
-    "CorrectedClassifier": "corrected_classifier",
-    "load_model": "persistence",
-}
-__all__ = sorted(_EXPORTS)
+if TYPE_CHECKING:
+    from ccmn.models.ccmn_classifier import CCMNClassifier
+    from ccmn.models.corrected_classifier import CorrectedClassifier
+    from ccmn.models.persistence import load_model
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use (PEP 562)."""
-    if name in _EXPORTS:
-        return getattr(import_module(f"ccmn.models.{_EXPORTS[name]}"), name)
-    raise AttributeError(f"module 'ccmn.models' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return list(__all__)
+__all__ = ["CCMNClassifier", "CorrectedClassifier", "load_model"]
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "CCMNClassifier": "ccmn_classifier",
+        "CorrectedClassifier": "corrected_classifier",
+        "load_model": "persistence",
+    },
+)
