@@ -308,5 +308,5 @@ def fingerprint(*values: Any) -> str:
             continue
         for array in arrays:
             digest.update(repr((array.shape, array.dtype.str)).encode())
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array))  # type: ignore[arg-type]  # a buffer
     return digest.hexdigest()[:16]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,11 +40,11 @@ def check_real(value: object, argument: str, low: float, high: float, remedy: st
     return number
 
 
-def check_share(value: object, argument: str, low: float = 0.0, reason: str = "") -> float:
-    """Return a number from ``low`` to 1, both included."""
-    number = _number(value, f"{argument} must be a number from {low:g} to 1")
-    if not low <= number <= 1:
-        raise ValueError(f"{argument} must be from {low:g} to 1; got {number:g}{reason and f': {reason}'}")
+def check_share(value: object, argument: str) -> float:
+    """Return a number from 0 to 1, both included."""
+    number = _number(value, f"{argument} must be a number from 0 to 1")
+    if not 0 <= number <= 1:
+        raise ValueError(f"{argument} must be from 0 to 1; got {number:g}")
     return number
 
 
@@ -52,10 +52,8 @@ def _number(value: object, expected: str) -> float:
     """Return ``float(value)``; ``expected`` is the first part of the error message."""
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{expected}; got {value!r}") from None
-    except OverflowError:
-        raise ValueError(f"{expected}; got an integer beyond the range of float64") from None
 
 
 def check_penalty(value: object, argument: str) -> float:
@@ -77,10 +75,8 @@ def _float_array(values: Any, expected: str) -> FloatArray:
     """Return values as a new float64 array; ``expected`` is the first part of the error message."""
     try:
         return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{expected}; got {values!r}") from None
-    except OverflowError:
-        raise ValueError(f"{expected}; got an integer beyond the range of float64") from None
 
 
 def check_choice(value: str, argument: str, choices: Sequence[str], others: str = "") -> str:
@@ -174,20 +170,6 @@ def check_matrix_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
         raise ValueError(f"{names[0]} must have at least one row and one label; got shape {shapes[0]}")
 
 
-def check_same_shape(matrix: NDArray[Any], like: NDArray[Any], argument: str, what: str) -> None:
-    """Reject a matrix whose shape differs from that of ``like``, which messages call ``what``."""
-    if matrix.shape != like.shape:
-        raise ValueError(f"{argument} must have the shape of {what}, {like.shape}; got {matrix.shape}")
-
-
-def check_same_rows(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Reject two dense or sparse matrices with different numbers of rows."""
-    if first.shape[0] != second.shape[0]:
-        raise ValueError(
-            f"{names[0]} and {names[1]} must have the same rows; got {first.shape[0]} and {second.shape[0]}"
-        )
-
-
 def check_no_nan(matrix: Any, argument: str, first_row: int = 0) -> None:
     """Reject an array or tensor that contains NaN; the message counts rows from ``first_row``."""
     unknown = matrix != matrix
@@ -222,19 +204,16 @@ def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
-def check_label_values(values: NDArray[Any], argument: str = "labels") -> None:
-    """Reject values other than 0, 1 and NaN; of a sparse matrix pass the stored values."""
-    if values.dtype == bool:
-        return
-    if values.dtype.kind not in "iuf":
-        raise ValueError(f"{argument} must be numbers 0 or 1 (NaN: not observed); got dtype {values.dtype}")
-    wrong = ~((values == 0) | (values == 1))
-    if np.issubdtype(values.dtype, np.floating):
-        wrong &= ~np.isnan(values)
-    if wrong.any():
-        bad = values[wrong].ravel()[0]
-        remedy = " For -1/+1 labels pass (Y + 1) / 2." if (values == -1).any() else ""
-        raise ValueError(f"{argument} must be 0 or 1 (NaN: not observed); got {bad:g}.{remedy}")
+def check_label_values(
+    values: Any, argument: str = "labels", remedy: str = "", gap: str = " (NaN: not observed)"
+) -> None:
+    """Reject an array or tensor with values other than 0, 1 and NaN; of a sparse matrix pass the stored values."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "biuf":
+        raise ValueError(f"{argument} must be numbers 0 or 1{gap}; got dtype {values.dtype}")
+    wrong = values[(values != 0) & (values != 1) & (values == values)]
+    if len(wrong):
+        signs = " For -1/+1 labels pass (Y + 1) / 2." if (wrong == -1).any() else ""
+        raise ValueError(f"{argument} must be 0 or 1{gap}; got {float(wrong[0]):g}.{signs}{remedy}")
 
 
 def check_label_width(shape: Sequence[int], n_labels: int, argument: str = "labels") -> None:
@@ -253,11 +232,6 @@ def check_label_matrix(Y: NDArray[Any], argument: str) -> FloatArray:
             f"{argument} must be a matrix of shape (n, q), one row per sample and one column per label; "
             f"got shape {Y.shape}"
         )
-    if Y.dtype == object:
-        try:
-            Y = Y.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{argument} must contain only the numbers 0 and 1 (NaN: not observed)") from None
     check_label_values(Y, argument)
     return Y.astype(np.float64)
 
@@ -275,11 +249,7 @@ def check_one_hot(rows: NDArray[Any]) -> None:
 def check_zero_one(matrix: Any, argument: str, first_row: int = 0) -> None:
     """Reject an array or tensor with values other than 0 and 1; NaN is also rejected, as in ``check_no_nan``."""
     check_no_nan(matrix, argument, first_row)
-    wrong = (matrix != 0) & (matrix != 1)
-    if wrong.any():
-        minus_one = (matrix == -1).any()
-        remedy = "for -1/+1 labels pass (Y + 1) / 2" if minus_one else "apply a threshold to scores, scores >= 0"
-        raise ValueError(f"{argument} must be 0 or 1; got {matrix[wrong][0]:g}: {remedy}")
+    check_label_values(matrix, argument, " Apply a threshold to scores: scores >= 0.", gap="")
 
 
 def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
@@ -442,65 +412,6 @@ def check_several_labels(n_labels: int) -> None:
         raise ValueError(f"a ranking loss needs at least two labels; the noise model has {n_labels}")
 
 
-def check_tensors(outputs: Any, labels: Any) -> None:
-    """Reject arguments of a loss unless both are tensors on the same device."""
-    for value, argument in ((outputs, "outputs"), (labels, "labels")):
-        if not hasattr(value, "requires_grad"):
-            raise TypeError(f"{argument} must be a torch tensor; got {type(value).__name__}: use torch.as_tensor(...)")
-    if outputs.device != labels.device:
-        raise ValueError(
-            f"outputs and labels must be on the same device; got {outputs.device} and {labels.device}: "
-            "use labels.to(outputs.device)"
-        )
-
-
-def check_scores_and_targets(scores: Sequence[int], targets: Sequence[int]) -> None:
-    """Reject shapes unless both are (..., q) with the same q."""
-    if not scores or not targets or scores[-1] != targets[-1]:
-        raise ValueError(
-            "scores and targets must have the same number of labels in the last dimension; "
-            f"got shapes {tuple(scores)} and {tuple(targets)}"
-        )
-
-
-def check_outputs_and_labels(
-    outputs: Sequence[int], labels: Sequence[int], n_outputs: int, n_labels: int | None
-) -> None:
-    """Reject shapes unless they are (..., n_outputs) and (..., n_labels) with the same or broadcastable rows."""
-    if not labels or not outputs:
-        raise ValueError(
-            f"outputs and labels must have the labels in the last dimension; "
-            f"got shapes {tuple(outputs)} and {tuple(labels)}"
-        )
-    q = labels[-1]
-    if n_labels is not None and q != n_labels:
-        raise ValueError(f"the noise model has {n_labels} labels, but the labels given have shape {tuple(labels)}")
-    if outputs[-1] != n_outputs:
-        dummy = " (q + 1: column 0 is the dummy label; dummy=False removes it)" if n_outputs == q + 1 else ""
-        raise ValueError(
-            f"for {q} labels this loss needs {n_outputs} outputs{dummy}; got outputs of shape {tuple(outputs)}"
-        )
-    if outputs[:-1] == labels[:-1]:
-        return
-    # Labels may lack leading dimensions: the outputs of several models can share one batch of labels.
-    rows = tuple(outputs[:-1])
-    given = (1,) * (len(outputs) - len(labels)) + tuple(labels[:-1])
-    if len(given) != len(rows) or any(g not in (1, r) for g, r in zip(given, rows)):
-        raise ValueError(f"outputs and labels must have the same rows; got shapes {tuple(outputs)} and {tuple(labels)}")
-
-
-def check_binary_labels(labels: Any) -> None:
-    """Reject a tensor of labels with values other than 0, 1 and NaN."""
-    wrong = labels[(labels != 0) & (labels != 1) & (labels == labels)]
-    if wrong.numel():
-        value = float(wrong[0])
-        remedy = " For -1/+1 labels pass (Y + 1) / 2." if value == -1 else ""
-        raise ValueError(
-            f"labels must be 0, 1 or NaN (not observed); got {value:g}.{remedy} For debiased or soft labels use "
-            "ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... debiases its labels itself."
-        )
-
-
 def check_device(name: str, cuda_available: bool) -> str:
     """Return the name of an available device; "auto" is CUDA if available, else the CPU."""
     if name == "auto":
@@ -513,61 +424,34 @@ def check_device(name: str, cuda_available: bool) -> str:
     return name
 
 
-def check_one_device(devices: Sequence[Any], names: Sequence[str]) -> None:
-    """Reject tensors on different devices."""
-    if len(set(devices)) > 1:
-        placed = " and ".join(f"{name} on {device}" for name, device in zip(names, devices))
-        raise ValueError(f"tensors must be on one device; got {placed}: move them with .to(device)")
-
-
 # -- Parameters of estimators
 
 
-class OneOf:
-    """Allowed texts of a parameter."""
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-
-    def accepts(self, value: object) -> bool:
-        """Return whether the value is one of the texts."""
-        return isinstance(value, str) and value in self.words
-
-    def __str__(self) -> str:
-        return ", ".join(map(repr, self.words))
-
-
-class Number:
-    """Numbers from ``low`` to ``high``, without the ends that are named in ``open_ends`` ("low", "high", "both")."""
-
-    def __init__(self, low: float, high: float = np.inf, open_ends: str = "", *, integer: bool = False) -> None:
-        self.low, self.high, self.open_ends, self.integer = low, high, open_ends, integer
-
-    def accepts(self, value: object) -> bool:
-        """Return whether the value is a number in the interval."""
-        kinds = (int, np.integer) if self.integer else (int, float, np.integer, np.floating)
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, kinds):
-            return False
-        above = value > self.low if self.open_ends in ("low", "both") else value >= self.low
-        return bool(above and (value < self.high if self.open_ends in ("high", "both") else value <= self.high))
-
-    def __str__(self) -> str:
-        low, high = "(["[self.open_ends not in ("low", "both")], ")]"[self.open_ends not in ("high", "both")]
-        return f"{'an integer' if self.integer else 'a number'} in {low}{self.low:g}, {self.high:g}{high}"
-
-
-class Satisfies:
+class Satisfies(NamedTuple):
     """Values that a function accepts, with their description."""
 
-    def __init__(self, accepts: Callable[[Any], bool], description: str) -> None:
-        self.accepts, self._description = accepts, description
-
-    def __str__(self) -> str:
-        return self._description
+    accepts: Callable[[Any], bool]
+    description: str
 
 
-Constraints = Mapping[str, Sequence[OneOf | Number | Satisfies]]
+Constraints = Mapping[str, Sequence[Satisfies]]
 """Allowed values of every parameter of an estimator."""
+
+
+def one_of(*words: str) -> Satisfies:
+    return Satisfies(lambda value: isinstance(value, str) and value in words, ", ".join(map(repr, words)))
+
+
+def number(low: float, high: float = np.inf, *, open_ends: bool = False, integer: bool = False) -> Satisfies:
+    """Return the constraint for numbers from ``low`` to ``high``, or strictly between them."""
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+
+    def accepts(value: Any) -> bool:
+        inside = isinstance(value, kinds) and (low < value < high if open_ends else low <= value <= high)
+        return bool(inside and not isinstance(value, bool))
+
+    interval = f"({low:g}, {high:g})" if open_ends else f"[{low:g}, {high:g}]"
+    return Satisfies(accepts, f"{'an integer' if integer else 'a number'} in {interval}")
 
 
 def check_parameters(parameters: Mapping[str, Any], table: Constraints) -> None:
@@ -576,4 +460,5 @@ def check_parameters(parameters: Mapping[str, Any], table: Constraints) -> None:
         value = parameters[name]
         if not any(constraint.accepts(value) for constraint in constraints):
             given = repr(value) if isinstance(value, (str, int, float, tuple, list)) else type(value).__name__
-            raise ValueError(f"{name} must be {' or '.join(map(str, constraints))}; got {given:.100}")
+            allowed = " or ".join(constraint.description for constraint in constraints)
+            raise ValueError(f"{name} must be {allowed}; got {given:.100}")

@@ -238,7 +238,7 @@ class TestClassConditional:
             (([[0.1]], [[0.2]]), r"shape \(q,\); got shape \(1, 1\)"),
             (("lots", [0.1]), "must be a number or a list of numbers"),
             (([], []), "one rate per label"),
-            (([10**400], [0.1]), "beyond the range of float64"),
+            (([10**400], [0.1]), "must be a number or a list"),
         ],
     )
     def test_bad_rates(self, arguments, message):

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_choice, check_label_matrix, check_same_rows, check_share
+from ccmn._validation import FloatArray, check_choice, check_label_matrix, check_share
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, Noise, find_label_issues
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.noise_rates import NOISE_TYPES
@@ -111,7 +111,8 @@ def audit_labels(
     """
     features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
     labels = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    check_same_rows(features, labels, ("X", "Y_noisy"))
+    if features.shape[0] != len(labels):
+        raise ValueError(f"X and Y_noisy must have the same rows; got {features.shape[0]} and {len(labels)}")
     seed = int(as_generator(random_state).integers(2**31))
     if isinstance(noise, str):
         check_choice(noise, "noise", NOISE_TYPES)

@@ -20,14 +20,7 @@ import torch
 from torch import Tensor
 
 from ccmn._registry import Registry
-from ccmn._validation import (
-    check_binary_labels,
-    check_choice,
-    check_noise,
-    check_outputs_and_labels,
-    check_scores_and_targets,
-    check_tensors,
-)
+from ccmn._validation import check_choice, check_label_values, check_noise
 from ccmn.losses import _fast
 from ccmn.losses.surrogates import Surrogate, SurrogateLike, resolve_surrogate
 from ccmn.noise import NoiseModel
@@ -188,13 +181,34 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     def _check(self, outputs: Tensor, labels: Tensor) -> None:
         """Reject tensors with wrong types, shapes or labels. The labels may lack leading dimensions of the outputs."""
-        check_tensors(outputs, labels)
-        q = labels.shape[-1] if labels.ndim else 0
-        n_labels = None if self.noise is None else self.noise.n_labels
-        check_outputs_and_labels(outputs.shape, labels.shape, self.n_outputs(q), n_labels)
+        for value, argument in ((outputs, "outputs"), (labels, "labels")):
+            if not isinstance(value, Tensor):
+                kind = type(value).__name__
+                raise TypeError(f"{argument} must be a torch tensor; got {kind}: use torch.as_tensor(...)")
+        if outputs.device != labels.device:
+            raise ValueError(
+                f"outputs and labels must be on the same device; got {outputs.device} and {labels.device}: "
+                "use labels.to(outputs.device)"
+            )
+        given = f"got outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)}"
+        if not labels.ndim or not outputs.ndim:
+            raise ValueError(f"outputs and labels must have the labels in the last dimension; {given}")
+        *rows, q = labels.shape
+        if self.noise is not None and q != self.noise.n_labels:
+            raise ValueError(f"the noise model has {self.noise.n_labels} labels; {given}")
+        if outputs.shape[-1] != self.n_outputs(q):
+            dummy = " (q + 1: column 0 is the dummy label; dummy=False removes it)" if self.extra_outputs else ""
+            raise ValueError(f"for {q} labels this loss needs {self.n_outputs(q)} outputs{dummy}; {given}")
+        rows = [1] * (outputs.ndim - labels.ndim) + rows  # the outputs of several models can share a batch of labels
+        if len(rows) != outputs.ndim - 1 or any(n not in (1, m) for n, m in zip(rows, outputs.shape)):
+            raise ValueError(f"outputs and labels must have the same rows; {given}")
         # Values on an accelerator are not checked: reading them would synchronize with the host.
         if labels.device.type == "cpu" and not torch.compiler.is_compiling():
-            check_binary_labels(labels)
+            remedy = (
+                " For debiased or soft labels use ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... "
+                "debiases its labels itself."
+            )
+            check_label_values(labels, "labels", remedy)
 
     def _fused_risk(
         self, outputs: Tensor, labels: Tensor, debias: Debiasing | None, reduction: str, factor: float
@@ -229,7 +243,12 @@ def observed(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     The score of a NaN target is replaced as well, so that its gradient is exactly 0 even if the score is infinite.
     """
     if scores.shape != targets.shape:
-        check_scores_and_targets(scores.shape, targets.shape)
+        shapes = tuple(scores.shape), tuple(targets.shape)
+        if not all(shapes) or shapes[0][-1] != shapes[1][-1]:
+            raise ValueError(
+                "scores and targets must have the same number of labels in the last dimension; "
+                f"got shapes {shapes[0]} and {shapes[1]}"
+            )
     dtype = torch.promote_types(scores.dtype, torch.float32)
     f, p = scores.to(dtype), targets.to(dtype)
     # On a CPU, the check for NaN saves three passes; the sum is NaN if any target is, and faster than isnan. On an

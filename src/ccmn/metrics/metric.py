@@ -31,7 +31,6 @@ from ccmn._validation import (
     check_no_nan,
     check_noise_or_rates,
     check_numeric,
-    check_one_device,
     check_same_labels,
     check_zero_one,
 )
@@ -314,7 +313,10 @@ def read_pair(Y: Labels, second: Any, noise: object, needs: str, first: str = "Y
     check_same_labels((first, names), ("noise", getattr(noise, "label_names", None)))
     check_same_labels((first, names), (name, label_names_of(second)))
     devices = [given.device for given in (Y, second) if isinstance(given, Tensor)]
-    check_one_device(devices, (first, name))
+    if len(set(devices)) > 1:
+        raise ValueError(
+            f"{first} and {name} must be on one device; got {devices[0]} and {devices[1]}: use .to(device)"
+        )
     labels, other = to_tensor(Y, first), to_tensor(second, name)
     check_matrix_pair(labels, other, (first, name))
     if devices:  # if only one argument is a tensor, the other is moved to its device

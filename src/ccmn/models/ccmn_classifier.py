@@ -22,11 +22,11 @@ from typing_extensions import Self
 from ccmn._validation import (
     Constraints,
     FloatArray,
-    Number,
-    OneOf,
     Satisfies,
     check_device,
     check_parameters,
+    number,
+    one_of,
 )
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
@@ -71,16 +71,16 @@ MAX_CROSS_FIT_EPOCHS = 10
 MAX_FULL_BATCH_ROWS = 256
 """Up to this number of rows, ``batch_size="auto"`` is all rows, and linear models and networks train in float64."""
 
-_POSITIVE = Number(0, np.inf, "both")
+_POSITIVE = number(0, open_ends=True)
 _NO_WORD = "a noise model, NoiseRates or None"
 CONSTRAINTS: Constraints = {
     "noise": [
-        OneOf(*NOISE_TYPES),
+        one_of(*NOISE_TYPES),
         Satisfies(lambda v: v is None or isinstance(v, (NoiseModel, GroupedNoise, NoiseRates)), _NO_WORD),
     ],
-    "loss": [OneOf(*LOSSES)],
-    "surrogate": [OneOf("auto", *SURROGATES), Satisfies(callable, "a function")],
-    "model": [OneOf(*NETWORKS), Satisfies(callable, "a function (n_features, n_outputs) -> torch.nn.Module")],
+    "loss": [one_of(*LOSSES)],
+    "surrogate": [one_of("auto", *SURROGATES), Satisfies(callable, "a function")],
+    "model": [one_of(*NETWORKS), Satisfies(callable, "a function (n_features, n_outputs) -> torch.nn.Module")],
     "lr": [
         _POSITIVE,
         Satisfies(
@@ -88,17 +88,17 @@ CONSTRAINTS: Constraints = {
             "a list of positive numbers",
         ),
     ],
-    "epochs": [Number(1, integer=True)],
-    "batch_size": [OneOf("auto"), Number(1, integer=True)],
-    "weight_decay": [Number(0)],
+    "epochs": [number(1, integer=True)],
+    "batch_size": [one_of("auto"), number(1, integer=True)],
+    "weight_decay": [number(0)],
     "scale": [Satisfies(lambda v: isinstance(v, (bool, np.bool_)), "True or False")],
-    "validation_fraction": [Number(0, 1, "both")],
-    "correction": [OneOf(*CORRECTIONS), Satisfies(lambda v: v is None, "None")],
+    "validation_fraction": [number(0, 1, open_ends=True)],
+    "correction": [one_of(*CORRECTIONS), Satisfies(lambda v: v is None, "None")],
     "random_state": [
-        Number(0, integer=True),
+        number(0, integer=True),
         Satisfies(lambda v: v is None or isinstance(v, np.random.Generator), "a numpy Generator or None"),
     ],
-    "verbose": [Number(0, integer=True)],
+    "verbose": [number(0, integer=True)],
 }
 """Allowed values of the parameters."""
 

@@ -18,7 +18,7 @@ from typing_extensions import Self
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn._progress import show_phases
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import Constraints, FloatArray, Number, OneOf, Satisfies, check_parameters
+from ccmn._validation import Constraints, FloatArray, Satisfies, check_parameters, number, one_of
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import model_posterior
@@ -56,12 +56,12 @@ MAX_RECOMMENDED_LABELS = 1000
 _NO_WORD = "a ClassConditionalNoise, NoiseRates or None"
 CONSTRAINTS: Constraints = {
     "noise": [
-        OneOf(*NOISE_TYPES),
+        one_of(*NOISE_TYPES),
         Satisfies(lambda v: v is None or isinstance(v, (ClassConditionalNoise, NoiseRates)), _NO_WORD),
     ],
-    "threshold": [OneOf("fixed", "f1")],
-    "cv": [Number(2, integer=True)],
-    "verbose": [Number(0, integer=True)],
+    "threshold": [one_of("fixed", "f1")],
+    "cv": [number(2, integer=True)],
+    "verbose": [number(0, integer=True)],
 }
 """Allowed values of the parameters."""
 

@@ -17,7 +17,6 @@ from ccmn._validation import (
     check_choice,
     check_count,
     check_real,
-    check_same_shape,
     check_share,
     name_some,
 )
@@ -155,7 +154,8 @@ class PARTICLE(PartialLabelClassifier):
         n = len(Y)
         if credible is not None:
             given = check_candidates(to_dense_array(credible), "credible")
-            check_same_shape(given, Y, "credible", "candidates")
+            if given.shape != Y.shape:
+                raise ValueError(f"credible must have the shape of candidates, {Y.shape}; got {given.shape}")
             self.folds_, self.credible_ = None, given.astype(np.int64)
         else:
             self.folds_ = self._assign_folds(n)
