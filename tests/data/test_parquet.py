@@ -36,8 +36,10 @@ def test_reads_numbers_booleans_and_nulls(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": ["red"], "sea": [0]}, "column 'a' contains string, not numbers.*one 0/1 column per word"),
-        ({"a": [1.0], "sea": ["no"]}, "column 'sea' contains string"),
+        ({"a": ["red"], "sea": [0]}, "row 1: 'red' in column 'a' is not a number.*TablePreprocessor"),
+        ({"a": [[1.0]], "sea": [0]}, r"row 1: '\[1\.?\]' in column 'a' is not a number"),
+        ({"a": pa.array([0], pa.timestamp("s")), "sea": [0]}, "row 1: '1970-01-01 00:00:00' in column 'a'"),
+        ({"a": [1.0], "sea": ["maybe"]}, "row 1: 'maybe' in column 'sea' is not a number"),
         ({"a": [1.0, 2.0], "sea": [0, 3]}, "row 2: 3 in column 'sea'"),
         ({"a": [np.inf], "sea": [0]}, "row 1: infinite"),
         ({"__index_level_0__": [5], "sea": [0]}, "index=False"),

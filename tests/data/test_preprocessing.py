@@ -56,8 +56,7 @@ def test_agrees_with_scikit_learn(table):
 def test_parts_of_dates(table):
     preprocessor = TablePreprocessor(ignore=["body", "age", "city", "paid"]).fit(table)
     assert preprocessor.feature_names_out_ == ["opened:days", "opened:month", "opened:weekday", "opened:missing"]
-    steps = preprocessor.steps_[0].parts
-    assert [step.median for step in steps] == [20485.0, 2.0, 5.0]  # 2026-02-01 is a Sunday; of 5, 6 and 1
+    assert [step.median for step in preprocessor.steps_] == [20485.0, 2.0, 5.0]  # 2026-02-01 is a Sunday; of 5, 6 and 1
     assert preprocessor.transform(table)[:, 3].tolist() == [0, 0, 1, 0]
     timed = pd.DataFrame({"opened": ["2026-01-31T08:00:00Z", "2026-01-31T10:00:00+02:00"]})
     names = TablePreprocessor().fit(timed).feature_names_out_
@@ -83,7 +82,7 @@ def test_json_round_trip(table):
         {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": "nan", "scale": 1, "gaps": False}]},
         {"steps": [{"kind": "category", "column": "x", "categories": ["a", "a"], "rare": False, "gaps": False}]},
         {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": 1e200, "scale": 1, "gaps": False}]},
-        {"steps": [{"kind": "date", "column": "x", "parts": []}]},
+        {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": 0, "scale": 1, "gaps": 0, "part": "year"}]},
         {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [float("nan")]}]},
         {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [10**400]}]},
     ],

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from ccmn._files import PathLike, check_file, data_name, prefix_errors, text_lines
-from ccmn.data.dataset import MultiLabelData
-from ccmn.data.tables import LabelSpec, Table, check_column_names, check_width, label_columns
+from ccmn._containers import is_sparse
+from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, text_lines, unpacked_limit
+from ccmn.data.dataset import Matrix, MultiLabelData, first_infinite
+from ccmn.data.tables import LabelSpec, check_column_names, check_width, label_columns
 
 Lines = Iterator[tuple[int, str]]
 
@@ -68,16 +69,47 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     with prefix_errors(path):
         check_column_names(header.names)
         columns = label_columns(_label_spec(labels, header, path), header.names)
-    table = _read_rows(lines, header, path)
-    by_column = table.by_column()
+    values, rows = _read_rows(lines, header, path)
+    by_column = values.tocsc() if is_sparse(values) else values  # columns are selected without reading the whole
     declared: dict[tuple[float, ...], list[int]] = {}
     for column, attribute in enumerate(header.attributes):
         if attribute.values is not None:
             declared.setdefault(attribute.values, []).append(column)
-    for allowed, members in declared.items():
-        listed = ",".join(f"{value:g}" for value in allowed)
-        by_column.require(np.array(members), allowed, f"its values are declared as {{{listed}}}")
-    return table.split(columns)
+    checks = [
+        (allowed, members, f"its values are declared as {{{','.join(f'{value:g}' for value in allowed)}}}")
+        for allowed, members in declared.items()
+    ]
+    for allowed, members, rule in [*checks, ((0.0, 1.0), columns.tolist(), "a label must be 0, 1 or missing")]:
+        wrong = _first_other(by_column[:, members], allowed)
+        if wrong is not None:
+            row, place, value = wrong
+            raise ValueError(f"{path}, line {rows[row]}: {value:g} in column {header.names[members[place]]!r}; {rule}")
+    features = np.setdiff1d(np.arange(len(header.names)), columns)
+    X, Y = values[:, features], values[:, columns]
+    infinite = first_infinite(X)
+    if infinite is not None:
+        name = header.names[features[infinite[1]]]
+        raise ValueError(f"{path}, line {rows[infinite[0]]}: infinite (or too large) value in column {name!r}")
+    if is_sparse(Y):
+        with prefix_errors(path):
+            check_unpacked_size(Y.shape[0] * Y.shape[1] * Y.dtype.itemsize, unpacked_limit(path))
+        Y = Y.toarray()
+    feature_names, names = ([header.names[j] for j in chosen] for chosen in (features, columns))
+    return MultiLabelData(X, Y, feature_names=feature_names, label_names=names, name=data_name(path))
+
+
+def _first_other(values: Matrix, allowed: Sequence[float]) -> tuple[int, int, float] | None:
+    """Return row, column and value of the first value that is neither allowed nor NaN, or None.
+
+    An omitted value of a sparse row is 0; ``_check_omitted_values`` checks that 0 is allowed.
+    """
+    stored = values.data if is_sparse(values) else values
+    wrong = ~(np.isin(stored, np.array(allowed, dtype=np.float32)) | np.isnan(stored))
+    if not wrong.any():
+        return None
+    rows, places = values.tocoo().coords if is_sparse(values) else np.indices(values.shape)
+    first = np.argmin(rows[wrong])
+    return rows[wrong][first], places[wrong][first], stored[wrong][first]
 
 
 def _label_spec(labels: LabelSpec | None, header: Header, path: Path) -> LabelSpec:
@@ -138,8 +170,8 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
     )
 
 
-def _read_rows(lines: Lines, header: Header, path: Path) -> Table:
-    """Return the rows below ``@data``; the first row determines whether they are sparse."""
+def _read_rows(lines: Lines, header: Header, path: Path) -> tuple[Matrix, Sequence[int]]:
+    """Return the rows below ``@data`` and their lines; the first row determines whether they are sparse."""
     names, places = header.names, array("q")
     columns, values, ends = array("q"), array("f"), array("q", [0])
     sparse = False
@@ -163,10 +195,10 @@ def _read_rows(lines: Lines, header: Header, path: Path) -> Table:
         raise ValueError(f"{path} has no rows after @data: it is incomplete or empty")
     shape, numbers = (len(places), len(names)), np.array(values, dtype=np.float32)
     if not sparse:
-        return Table(path, names, numbers.reshape(shape), places)
+        return numbers.reshape(shape), places
     matrix = scipy.sparse.csr_array((numbers, np.array(columns, np.int32), np.array(ends)), shape=shape)
     matrix.sort_indices()
-    return Table(path, names, matrix, places)
+    return matrix, places
 
 
 def _check_omitted_values(header: Header, path: Path) -> None:

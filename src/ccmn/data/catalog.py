@@ -258,7 +258,7 @@ def load_dataset(
             raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
     row = DATASETS[name] if name in DATASETS else None  # noqa: SIM401 (get would catch KeyError only)
     # Published ARFF files need the file with their label names; other tables need ``labels``.
-    public = row is not None and labels is None and (path is None or not FORMATS[format_suffix(path)].labels_apart)
+    public = row is not None and labels is None and (path is None or FORMATS[format_suffix(path)].labels != "apart")
     if row is not None and row.recut and public:
         data = cut_labels_last(load_dataset(row.recut, data_dir=data_dir))
     elif row is not None and row.sources and public:
@@ -299,7 +299,7 @@ def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
     if row.recut:
         return dataset_location(row.recut, data_dir=data_dir)
     path = _find(name, data_dir)
-    if path and (FORMATS[format_suffix(path)].labels_apart or not row.sources):
+    if path and (FORMATS[format_suffix(path)].labels == "apart" or not row.sources):
         return "folder"
     folder = _folder(data_dir)
     if row.files and all((folder / source.file).is_file() for source in row.files):
@@ -356,7 +356,7 @@ def _find(name: str, data_dir: PathLike | None) -> Path | None:
     if not name:
         return None
     stem = (name in DATASETS and DATASETS[name].stem) or name
-    suffixes = sorted(FORMATS, key=lambda suffix: not FORMATS[suffix].labels_apart)
+    suffixes = sorted(FORMATS, key=lambda suffix: FORMATS[suffix].labels != "apart")
     suffixes = [".npz", *suffixes, *(f"{suffix}.gz" for suffix in suffixes)]
     paths = (_folder(data_dir) / f"{stem}{suffix}" for suffix in suffixes)
     return next((path for path in paths if path.is_file()), None)

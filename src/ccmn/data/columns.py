@@ -16,15 +16,15 @@ import numpy as np
 import scipy.sparse
 
 from ccmn._containers import is_sparse
-from ccmn._files import PathLike, UnpackedSizeError, data_name, prefix_errors
+from ccmn._files import PathLike, data_name, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn._warnings import warn
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.column_roles import ColumnRoles, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_rows, read_table
+from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_table
 from ccmn.data.labeled_table import LabeledTable
-from ccmn.data.preprocessing import FittedTable, to_numbers
+from ccmn.data.table_preprocessor import TablePreprocessor
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
 
@@ -42,7 +42,7 @@ class Columns:
     n_labels: int
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
-    table: FittedTable | None = None
+    table: TablePreprocessor | None = None
     roles: ColumnRoles = field(default_factory=ColumnRoles)
 
     @classmethod
@@ -63,14 +63,16 @@ class Columns:
         roles = roles or ColumnRoles()
         if votes is not None:
             return cls._from_votes(source, roles, votes, items)
-        columns, data = cls._from_numbers(source, roles, data_dir)
-        if columns is None or data is None:
+        data = _numeric(source, roles, data_dir)
+        if data is None or (is_table(source) and np.isnan(data.X).any()):
             table = LabeledTable.read(read_table(source), roles)
             preprocessor, data = table.fit()
             columns = cls(data.d, data.q, None, data.label_names, table=preprocessor, roles=table.roles)
             _warn_of_row_numbers(source, table.features)
-        elif data.feature_names is not None and not is_sparse(data.X):
-            _warn_of_row_numbers(source, dict(zip(data.feature_names, data.X.T)))
+        else:
+            columns = cls(data.d, data.q, data.feature_names, data.label_names)
+            if data.feature_names is not None and not is_sparse(data.X):
+                _warn_of_row_numbers(source, dict(zip(data.feature_names, data.X.T)))
         with prefix_errors(source):
             check_no_missing(data.X, data.feature_names)
             if not (data.q and data.d):
@@ -85,7 +87,7 @@ class Columns:
         if roles.labels is not None or roles.tags is not None:
             raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
         voted, table = read_votes(source, votes, roles, items)
-        preprocessor: FittedTable | None = None
+        preprocessor: TablePreprocessor | None = None
         if table.features.shape[1]:
             preprocessor, data = table.fit()
         else:
@@ -100,30 +102,6 @@ class Columns:
         )
         roles = replace(table.roles, labels=None, tags=None)
         return cls(data.d, data.q, None, data.label_names, table=preprocessor, roles=roles), data
-
-    @classmethod
-    def _from_numbers(
-        cls, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None
-    ) -> tuple[Columns | None, MultiLabelData | None]:
-        """Read data whose features are complete numbers; None for any other table."""
-        table = is_table(source)
-        if not table and not roles.is_plain:
-            raise ValueError(
-                f"{source}: --tags, --text, --image, --id and --ignore require a table (CSV, Parquet, JSON)"
-            )
-        if table and (not roles.is_plain or not FORMATS[format_suffix(source)].numeric):
-            return None, None
-        try:
-            data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
-            if table and data.d:
-                check_no_missing(data.X, data.feature_names)
-        except UnpackedSizeError:
-            raise
-        except ValueError:
-            if not table:
-                raise
-            return None, None
-        return cls(data.d, data.q, data.feature_names, data.label_names), data
 
     def read_rows(
         self, source: PathLike, *, roles: ColumnRoles | None = None, data_dir: PathLike | None = None
@@ -141,29 +119,24 @@ class Columns:
         self, source: PathLike, roles: ColumnRoles, data_dir: PathLike | None, *, labeled: bool
     ) -> MultiLabelData:
         """Read the columns of the model from a matrix of numbers, or from a table with any other columns."""
-        table = is_table(source)
-        if not table and not (self.table is None and roles.is_plain):
+        plain = self.table is None and roles.is_plain
+        if is_table(source):
+            return self._read_table(source, roles, plain=plain, labeled=labeled)
+        if not plain:
             raise ValueError(f"{source}: the model was fitted on a table; expected a CSV, Parquet or JSON file")
-        if table and not (self.table is None and roles.is_plain and FORMATS[format_suffix(source)].numeric):
-            return self._read_table(source, roles, labeled=labeled)
-        try:
-            if _is_dataset_name(source):
-                data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
-            else:
-                data = read_file(source, self._labels(source, roles.labels)) if labeled else read_rows(source)
-        except ValueError as error:
-            if isinstance(error, UnpackedSizeError) or not table or self.feature_names is None:
-                raise
-            return self._read_table(source, roles, labeled=labeled)
+        if _is_dataset_name(source):
+            data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
+        else:
+            data = read_file(source, self._labels(source, roles.labels) if labeled else _no_labels(source))
         if labeled:
             data = self._with_labels(data, source)
         else:
             data = replace(data, Y=np.empty((data.n, 0)), candidates=None, label_names=None, trusted=None)
         return self._with_features(data, source)
 
-    def _read_table(self, source: PathLike, roles: ColumnRoles, *, labeled: bool = True) -> MultiLabelData:
+    def _read_table(self, source: PathLike, roles: ColumnRoles, *, plain: bool, labeled: bool) -> MultiLabelData:
         """Read the features of the model, and the labels with ``labeled``, from a table with any other columns."""
-        raw = read_table(source)
+        raw = read_table(source, plain=plain)
         own = replace(self.roles, ignore=())
         if not labeled and own.tags is not None and own.tags not in raw.frame:
             own = replace(own, tags=None)
@@ -171,23 +144,19 @@ class Columns:
         roles = replace(roles, ignore=(), text=()).over(replace(own, **missing))
         raw = replace(raw, roles=ColumnRoles()) if roles.tags or roles.labels or not labeled else raw
         table = LabeledTable.read(raw, roles, self.label_names, labeled=labeled)
-        frame = table.cells
         if self.table is not None:
             with prefix_errors(source):
-                X = self.table.transform(frame)
+                X = self.table.transform(table.raw.frame)
             return self._with_labels(table.data(X, self.table.feature_names_out_), source)
-        with prefix_errors(source):
-            names = [frame.columns[j] for j in _places(self.feature_names or (), list(frame.columns), "feature")]
-        columns = [to_numbers(frame[name], raw.place) for name in names]
-        X = np.column_stack(columns) if columns else np.empty((len(frame), 0))
-        data = table.data(X.astype(np.float32), self.feature_names)
-        data = self._with_labels(data, source) if labeled else data
-        return self._with_features(data, source)
+        known = self.feature_names
+        names = [name for name in table.features.columns if known is None or name in known]
+        data = table.data(table.raw.numbers(names), names)
+        return self._with_features(self._with_labels(data, source) if labeled else data, source)
 
     def _labels(self, source: PathLike, labels: LabelSpec | None) -> LabelSpec | None:
         """Return the selection of labels as given, or the labels of the model."""
         suffix = format_suffix(source)
-        if labels is not None or suffix not in FORMATS or FORMATS[suffix].labels_apart:
+        if labels is not None or suffix not in FORMATS or FORMATS[suffix].labels == "apart":
             return labels
         if self.label_names is not None:
             return list(self.label_names)
@@ -231,14 +200,25 @@ class Columns:
 
 def read_numbers(source: PathLike, roles: ColumnRoles, data_dir: PathLike | None) -> MultiLabelData:
     """Return data as they are if their features are numbers, with gaps; other tables are converted as for a fit."""
-    try:
+    data = _numeric(source, roles, data_dir)
+    return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1] if data is None else data
+
+
+def _numeric(source: PathLike, roles: ColumnRoles, data_dir: PathLike | None) -> MultiLabelData | None:
+    """Return data whose features are numbers, perhaps with gaps; None for other tables."""
+    if not is_table(source):
+        if not roles.is_plain:
+            raise ValueError(
+                f"{source}: --tags, --text, --image, --id and --ignore require a table (CSV, Parquet, JSON)"
+            )
         return load_dataset(source, labels=roles.labels, data_dir=data_dir)
-    except UnpackedSizeError:
-        raise
-    except ValueError:
-        if not is_table(source):
-            raise
-        return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
+    if not (roles.is_plain and FORMATS[format_suffix(source)].numeric):
+        return None
+    table = LabeledTable.read(read_table(source, plain=True), roles)
+    try:
+        return table.numeric() if table.roles.is_plain else None
+    except ValueError:  # other features than numbers
+        return None
 
 
 def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
@@ -264,6 +244,11 @@ def _numbers_rows(values: Any, n_least: int = 20) -> bool:
 
 def _is_dataset_name(source: PathLike) -> bool:
     return source in DATASETS or (isinstance(source, str) and format_suffix(source) == "")
+
+
+def _no_labels(source: PathLike) -> LabelSpec | None:
+    """Return the selection of no labels, if the format has label columns: every named column is a feature."""
+    return [] if FORMATS[format_suffix(source)].labels == "columns" else None
 
 
 def _is_libsvm(source: PathLike) -> bool:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._files import (
@@ -22,7 +21,6 @@ from ccmn._files import (
     PathLike,
     UnpackedSizeError,
     atomic_write,
-    check_file,
     check_unpacked_size,
     open_text,
     prefix_errors,
@@ -32,8 +30,7 @@ from ccmn._files import (
 from ccmn.data.column_roles import csv_records, csv_separator
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.preprocessing import to_numbers
-from ccmn.data.tables import LabelSpec, Table, check_column_names, check_width, label_columns
+from ccmn.data.tables import check_column_names, check_width
 
 INDEX_NAMES = ("", "Unnamed: 0")
 """Names of the index of a DataFrame in a CSV file."""
@@ -41,33 +38,15 @@ _VALUES_PER_BLOCK = 1 << 22
 """Values that are parsed, or written, together, to bound the memory in addition to that of the result."""
 
 
-def read_csv(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a CSV file of numbers, compressed (``.gz``) or not, as dense float32 features and labels.
-
-    The first line contains the column names. Cells mean what they mean for the commands: "yes" and "true" are 1, "no"
-    and "false" are 0, and an empty cell or "NA" is a missing feature or an unobserved label.
-    """
-    path = check_file(path)
-    names = _read_header(path)
-    with prefix_errors(path):
-        columns = label_columns(labels, names)
-    values = _read_plain_numbers(path, names)
-    if values is not None:
-        return Table(path, names, values, range(2, len(values) + 2)).split(columns)
-    raw = read_csv_table(path).typed()
-    numbers = [to_numbers(raw.frame[name], raw.place) for name in names]
-    return Table(path, names, np.column_stack(numbers).astype(np.float32), raw.places or ()).split(columns)
-
-
-def read_csv_table(path: PathLike) -> RawTable:
+def read_csv(path: Path) -> RawTable:
     """Return all columns as texts, exactly as they are in the file.
 
-    The index of a DataFrame, a first column without a name that numbers the rows, is left out.
+    The first line contains the column names. The index of a DataFrame, a first column without a name that numbers the
+    rows, is left out.
     """
     import pandas as pd
 
-    path = check_file(path)
-    names = _read_header(path, may_have_index=True)
+    names = _read_header(path)
     columns: list[list[str]] = [[] for _ in names]
     lines, size, limit = array("q"), 0, unpacked_limit(path)
     records = csv_records(path)
@@ -120,14 +99,14 @@ def read_cells(path: Path) -> Any:
     return pd.DataFrame([cells for _, cells in rows], columns=[name.strip() for name in names], dtype=object)
 
 
-def _read_header(path: Path, *, may_have_index: bool = False) -> list[str]:
-    """Return the column names."""
+def _read_header(path: Path) -> list[str]:
+    """Return the column names; the first one may be that of an index."""
     _, cells = next(csv_records(path), (0, []))
     names = [name.strip() for name in cells]
     with prefix_errors(path):
         if not names:
             raise ValueError("the file is empty; expected a line of column names, then one row per line")
-        check_column_names(names[1:] if may_have_index and names[0] in INDEX_NAMES else names)
+        check_column_names(names[1:] if names[0] in INDEX_NAMES else names)
         if _looks_like_data(names):
             raise ValueError(
                 f"the first line contains numbers, {', '.join(names[:3])} ..., instead of column names; add a header "
@@ -143,10 +122,13 @@ def _looks_like_data(names: list[str]) -> bool:
         return False
 
 
-def _read_plain_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | None:
-    """Return the rows of a file that contains only plain numbers, or None if rows must be read one by one."""
+def read_plain_csv(path: Path) -> RawTable | None:
+    """Return the columns of a file that contains only plain numbers, or None if rows must be read one by one."""
     import pandas as pd
 
+    names = _read_header(path)
+    if names[0] in INDEX_NAMES:
+        return None
     # Before version 3 the default parser of pandas does not round to the nearest number.
     exact: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
     blocks, limit = [np.empty((0, len(names)), np.float32)], unpacked_limit(path)
@@ -170,11 +152,12 @@ def _read_plain_numbers(path: Path, names: list[str]) -> NDArray[np.float32] | N
                 # pandas uses surplus cells of the first row as an index and fills short rows and blank lines with NaN.
                 if not isinstance(frame.index, pd.RangeIndex) or frame[len(names) - 1].isna().any():
                     return None
-                with np.errstate(over="ignore"):  # values beyond float32 become infinite; Table.split rejects them
+                with np.errstate(over="ignore"):  # values beyond float32 become infinite and are rejected
                     blocks.append(frame.to_numpy().astype(np.float32))
                 check_unpacked_size(sum(block.nbytes for block in blocks), limit)  # open_text names the file
     except UnpackedSizeError:
         raise
     except (ValueError, OverflowError, OSError):  # read row by row to name the line and the column
         return None
-    return np.concatenate(blocks)
+    values = np.concatenate(blocks)
+    return RawTable(path, pd.DataFrame(values, columns=names), range(2, len(values) + 2))

@@ -19,7 +19,6 @@ from ccmn._containers import is_sparse
 from ccmn._files import (
     PathLike,
     atomic_write,
-    check_file,
     check_unpacked_size,
     prefix_errors,
     text_lines,
@@ -27,8 +26,7 @@ from ccmn._files import (
 )
 from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.labeled_table import LabeledTable, RawTable
-from ccmn.data.tables import LabelSpec
+from ccmn.data.labeled_table import RawTable
 from ccmn.vote_table import VoteTable
 
 MEMORY_PER_VOTE = 96
@@ -43,12 +41,11 @@ LABEL_STUDIO_NAMES = ("labels", "text")
 """Names of the control tag and of the object tag in exported Label Studio tasks."""
 
 
-def read_json_table(path: PathLike) -> RawTable:
+def read_json(path: Path) -> RawTable:
     """Read tasks of Label Studio, records of Argilla, or rows of Hugging Face datasets and doccano.
 
     JSON files contain a list of objects, JSONL files one object per line.
     """
-    path = check_file(path)
     with prefix_errors(path):
         records = _read_records(path)
         if not records or not all(isinstance(record, dict) for record in records):
@@ -61,14 +58,6 @@ def read_json_table(path: PathLike) -> RawTable:
             return _plain_table(path, records)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"the records do not have the structure of a known tool: {error}") from None
-
-
-def read_json(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a JSON or JSONL file of an annotation tool; texts and categories become features.
-
-    ``labels`` selects label columns; by default, the column of tags is used.
-    """
-    return LabeledTable.read(read_json_table(path), ColumnRoles(labels)).fit()[1]
 
 
 def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None) -> None:

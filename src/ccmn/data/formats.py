@@ -10,54 +10,50 @@ from typing import Literal
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
-from ccmn.data.csv_format import read_csv, read_csv_table, write_csv
+from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.csv_format import read_csv, read_plain_csv, write_csv
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.exchange import read_json, read_json_table, write_label_studio, write_rows
-from ccmn.data.labeled_table import RawTable
+from ccmn.data.exchange import read_json, write_label_studio, write_rows
+from ccmn.data.labeled_table import LabeledTable, RawTable
 from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.npz import read_npz, write_npz
-from ccmn.data.parquet import read_parquet, read_parquet_table
-from ccmn.data.tables import LabelSpec
+from ccmn.data.parquet import read_parquet
+from ccmn.data.tables import LabelSpec, label_columns
 
 
 @dataclass(frozen=True)
 class Format:
     """File format and its readers.
 
-    ``read`` is called with the path and, unless labels are stored apart, the selection of label columns. ``labels``
-    says where the file has labels: in columns of a table, in every line, or in a matrix of their own. ``read_table``
-    reads tables with columns of any kind; a format that is not ``numeric`` is always such a table.
+    ``labels`` says where the file has labels: in columns of a table, in every line, or in a matrix of their own.
+    ``read`` is called with the path and, unless labels are stored apart, the selection of label columns. Tables with
+    columns of any kind have ``read_table`` instead, and perhaps ``read_plain``, a faster reader that returns None if
+    the file contains anything else than numbers. A format that is not ``numeric`` has texts as features.
     """
 
     name: str
-    read: Callable[..., MultiLabelData]
     labels: Literal["columns", "lines", "apart"]
-    read_table: Callable[[PathLike], RawTable] | None = None
+    read: Callable[..., MultiLabelData] | None = None
+    read_table: Callable[[Path], RawTable] | None = None
+    read_plain: Callable[[Path], RawTable | None] | None = None
     numeric: bool = True
 
-    @property
-    def labels_apart(self) -> bool:
-        """Whether the file stores labels in a separate matrix."""
-        return self.labels == "apart"
 
-
-_JSON = Format(
-    "JSON (Label Studio, Argilla, Hugging Face, doccano)", read_json, "columns", read_json_table, numeric=False
-)
-_LIBSVM = Format("LIBSVM multi-label text", read_libsvm, "lines")
+_JSON = Format("JSON (Label Studio, Argilla, Hugging Face, doccano)", "columns", read_table=read_json, numeric=False)
+_LIBSVM = Format("LIBSVM multi-label text", "lines", read_libsvm)
 
 FORMATS: Registry[Format] = Registry(
     "file format",
     {
-        ".csv": Format("CSV", read_csv, "columns", read_csv_table),
-        ".parquet": Format("Parquet", read_parquet, "columns", read_parquet_table),
-        ".arff": Format("ARFF (Mulan, Meka)", read_arff, "columns"),
-        ".mat": Format("MATLAB", read_mat, "apart"),
+        ".csv": Format("CSV", "columns", read_table=read_csv, read_plain=read_plain_csv),
+        ".parquet": Format("Parquet", "columns", read_table=read_parquet),
+        ".arff": Format("ARFF (Mulan, Meka)", "columns", read_arff),
+        ".mat": Format("MATLAB", "apart", read_mat),
         ".txt": _LIBSVM,
         ".svm": _LIBSVM,
         ".libsvm": _LIBSVM,
-        ".npz": Format("NPZ", read_npz, "apart"),
+        ".npz": Format("NPZ", "apart", read_npz),
         ".json": _JSON,
         ".jsonl": _JSON,
     },
@@ -111,12 +107,16 @@ def read_file(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     ...     print(read_file(pathlib.Path(folder) / "data.csv", labels=["sea", "sky"]))
     MultiLabelData(data: n=2, d=1 dense, q=2)
     """
-    path = check_file(path)
-    with prefix_errors(path):
-        form = FORMATS[format_suffix(path)]
-        if form.labels_apart and labels is not None:
-            raise ValueError(f"{form.name} stores labels in a separate matrix: omit labels={labels!r}")
-    return form.read(path) if form.labels_apart else form.read(path, labels)
+    form = _format(path)
+    if form.labels == "apart" and labels is not None:
+        raise ValueError(f"{path}: {form.name} stores labels in a separate matrix: omit labels={labels!r}")
+    if form.read is not None:
+        return form.read(path) if form.labels == "apart" else form.read(path, labels)
+    if form.numeric and labels is None:
+        with prefix_errors(path):
+            label_columns(labels, ())
+    table = LabeledTable.read(read_table(path, plain=True), ColumnRoles(labels))
+    return table.numeric() if form.numeric else table.fit()[1]
 
 
 def write_file(data: MultiLabelData, path: PathLike) -> None:
@@ -139,27 +139,25 @@ def write_file(data: MultiLabelData, path: PathLike) -> None:
     writer_for(path)(data, path)
 
 
-def read_rows(path: PathLike) -> MultiLabelData:
-    """Read a file to predict: every named column is a feature; labels in a separate matrix are kept."""
-    with prefix_errors(check_file(path)):
-        form = FORMATS[format_suffix(path)]
-    return form.read(path, []) if form.labels == "columns" else form.read(path)
-
-
 def is_table(path: PathLike) -> bool:
     """Return whether the format, by the suffix, is a table with columns of any kind."""
     suffix = format_suffix(path)
     return suffix in FORMATS and FORMATS[suffix].read_table is not None
 
 
-def read_table(path: PathLike) -> RawTable:
-    """Read a table with columns of any kind."""
-    path = check_file(path)
-    with prefix_errors(path):
-        form = FORMATS[format_suffix(path)]
-        if form.read_table is None:
-            raise ValueError(f"expected a table (CSV, Parquet, JSON); got {form.name}")
-    return form.read_table(path)
+def read_table(path: PathLike, *, plain: bool = False) -> RawTable:
+    """Read a table with columns of any kind; with ``plain``, cells that are numbers need not stay as written."""
+    form = _format(path)
+    if form.read_table is None:
+        raise ValueError(f"{path}: expected a table (CSV, Parquet, JSON); got {form.name}")
+    raw = form.read_plain(Path(path)) if plain and form.read_plain is not None else None
+    return form.read_table(Path(path)) if raw is None else raw
+
+
+def _format(path: PathLike) -> Format:
+    """Return the format of a file; reject an unknown suffix and a file that does not exist."""
+    with prefix_errors(check_file(path)):
+        return FORMATS[format_suffix(path)]
 
 
 def writer_for(path: PathLike) -> Writer:

@@ -6,15 +6,18 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
+from ccmn.data.cells import category_name, to_numbers, with_decimal_points, without_gap_words
 from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns, name_some
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.preprocessing import FittedTable, category_name, to_numbers, with_decimal_points, without_gap_words
 from ccmn.data.tables import label_columns
+
+if TYPE_CHECKING:
+    from ccmn.data.table_preprocessor import TablePreprocessor
 
 TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
 """Separators that are recognized in error messages."""
@@ -47,7 +50,7 @@ class RawTable:
 
         ``texts`` are columns that stay as they are, and ``names`` columns without numbers.
         """
-        if self.places is None:  # the cells of other files have types
+        if self.places is None or not self.frame.dtypes.eq(object).any():  # the cells have types
             return self
         words = self.frame[[name for name in self.frame.columns if name not in texts]]
         columns = without_gap_words(words)
@@ -55,6 +58,11 @@ class RawTable:
             words = words.assign(**columns)
             columns |= with_decimal_points(words[[name for name in words.columns if name not in names]])
         return replace(self, frame=self.frame.assign(**columns))
+
+    def numbers(self, names: Sequence[str]) -> Any:
+        """Return columns side by side in float32, NaN where missing; an error names any other value."""
+        columns = [to_numbers(self.frame[name], self.place).astype(np.float32) for name in names]
+        return np.column_stack(columns) if columns else np.empty((len(self.frame), 0), np.float32)
 
     def place(self, row: int) -> str:
         """Return the position of a row, for error messages."""
@@ -99,13 +107,7 @@ class LabeledTable:
                 raise ValueError(_labels_wanted(raw, roles))
             spec = roles.labels if roles.labels is not None or known is None else list(known)
             chosen = [names[j] for j in label_columns(spec, names)]
-        columns = [_labels(raw, name) for name in chosen]
-        return cls(raw, roles, np.column_stack(columns) if columns else np.empty((len(raw.frame), 0)), chosen)
-
-    @property
-    def cells(self) -> Any:
-        """All columns, with None or NaN where a value is missing."""
-        return self.raw.frame
+        return cls(raw, roles, _labels(raw, chosen), chosen)
 
     @property
     def features(self) -> Any:
@@ -142,7 +144,13 @@ class LabeledTable:
         names = [name for name in self.features.columns if name not in self.roles.text]
         return self.raw.frame[names] if 0 < len(names) <= MAX_DISPLAYED_COLUMNS else None
 
-    def fit(self) -> tuple[FittedTable, MultiLabelData]:
+    def numeric(self) -> MultiLabelData:
+        """Return the data if all features are numbers, with NaN where missing."""
+        names = list(self.features.columns)
+        X = self.raw.numbers(names)
+        return MultiLabelData(X, self.Y, None, names, list(self.label_names), name=data_name(self.raw.path))
+
+    def fit(self) -> tuple[TablePreprocessor, MultiLabelData]:
         """Learn the preprocessing of the features; return it and the data."""
         from ccmn.data.table_preprocessor import TablePreprocessor
 
@@ -231,28 +239,32 @@ def _is_list(cell: Any, separator: str) -> bool:
     return isinstance(cell, (list, tuple, set, frozenset, np.ndarray))
 
 
-def _labels(raw: RawTable, name: str) -> Any:
-    """Return a label column as 0, 1 and NaN."""
-    values = raw.frame[name]
+def _labels(raw: RawTable, names: Sequence[str]) -> Any:
+    """Return label columns as 0, 1 and NaN."""
+    Y = np.hstack([np.empty((len(raw.frame), 0), np.float32), *(_label(raw, name) for name in names)])
+    wrong = ~(np.isin(Y, (0, 1)) | np.isnan(Y))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{raw.place(row)}: {Y[row, column]:g} in column {names[column]!r}; a label must be 0, 1 or missing. If a "
+            "third value means uncertain, use ccmn data convert --uncertain VALUE first."
+        )
+    return Y
+
+
+def _label(raw: RawTable, name: str) -> Any:
+    """Return one label column as numbers; the error for a column of lists names the option for it."""
     try:
-        numbers = to_numbers(values, raw.place).astype(np.float32)
+        return raw.numbers([name])
     except ValueError as error:
-        separators = [mark for mark in TAG_SEPARATORS if any(_is_list(cell, mark) for cell in values)]
-        if not separators:
+        marks = [mark for mark in TAG_SEPARATORS if any(_is_list(cell, mark) for cell in raw.frame[name])]
+        if not marks:
             raise
-        option = "" if separators[0] == DEFAULT_SEPARATOR else f" --sep {shlex.quote(separators[0])}"
+        option = "" if marks[0] == DEFAULT_SEPARATOR else f" --sep {shlex.quote(marks[0])}"
         raise ValueError(
             f"{error}. If the column lists the labels of a row, use --tags {shlex.quote(name)}{option} instead of "
             "--labels."
         ) from None
-    wrong = ~(np.isin(numbers, (0, 1)) | np.isnan(numbers))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(
-            f"{raw.place(row)}: {numbers[row]:g} in column {name!r}; a label must be 0, 1 or missing. If a third value "
-            "means uncertain, use ccmn data convert --uncertain VALUE first."
-        )
-    return numbers
 
 
 def _strings(values: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Parquet files: the same table as CSV; null is a missing feature or an unobserved label."""
+"""Parquet files: the same table as CSV; null is a missing feature or an unobserved label. They require pyarrow."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ccmn._files import PathLike, atomic_write, check_file, check_unpacked_size, prefix_errors, unpacked_limit
+from ccmn._files import PathLike, atomic_write, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn.data.column_roles import ColumnRoles
-from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.tables import LabelSpec, Table, check_column_names, label_columns
+from ccmn.data.tables import check_column_names
 
 ROLES_KEY = b"ccmn"
 """Key of the metadata in which a file that ccmn wrote declares the roles of its columns."""
@@ -23,27 +19,10 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "D
 """Bytes per value of the physical types, without the content of texts."""
 
 
-def read_parquet(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
-    """Read a Parquet file of numbers and booleans as dense float32 features and labels; requires pyarrow."""
-    path = check_file(path)
-    with open_parquet(path) as file, prefix_errors(path):
-        names = [str(name) for name in file.schema_arrow.names]
-        check_column_names(names)
-        columns = label_columns(labels, names)
-        for field in file.schema_arrow:
-            _check_numbers(field)
-        check_unpacked_size(4 * file.metadata.num_rows * len(names), unpacked_limit(path))
-        parts = [np.empty((0, len(names)), np.float32), *map(_numbers, read_batches(file, path))]
-    values = np.concatenate(parts)
-    return Table(path, names, values, range(1, len(values) + 1), unit="row").split(columns)
-
-
-def read_parquet_table(path: PathLike) -> RawTable:
+def read_parquet(path: Path) -> RawTable:
     """Return all columns; the metadata of ccmn or of Hugging Face datasets can declare the roles of columns."""
-    path = check_file(path)
     with open_parquet(path) as file, prefix_errors(path):
-        names = [str(name) for name in file.schema_arrow.names]
-        check_column_names(names)
+        check_column_names([str(name) for name in file.schema_arrow.names])
         frame = read_frame(file, path)
         roles, tag_names = _declared_roles(file.schema_arrow)
     return RawTable(path, frame, roles=roles, tag_names=tag_names)
@@ -175,22 +154,3 @@ def _decoded_bytes(values: Any) -> int:
 def first_line(error: Exception) -> str:
     """Return the first line of the message of an error of pyarrow, which may have several."""
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _check_numbers(field: Any) -> None:
-    """Reject a column of another type than numbers and booleans."""
-    import pyarrow.types as types
-
-    kind = field.type
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise ValueError(
-            f"column {field.name!r} contains {kind}, not numbers. Features must be numbers and labels 0 or 1. Encode "
-            "a text column as numbers (one 0/1 column per word), or remove it."
-        )
-
-
-def _numbers(batch: Any) -> NDArray[np.float32]:
-    values = np.empty((batch.num_rows, batch.num_columns), np.float32)
-    for j, column in enumerate(batch.columns):
-        values[:, j] = column.cast("float32", safe=False).to_numpy(zero_copy_only=False)
-    return values

@@ -1,11 +1,10 @@
-"""Tables of named columns, and the selection of label columns: what CSV, Parquet and ARFF readers share."""
+"""Names of columns, and the selection of label columns."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from xml.parsers import expat
@@ -13,10 +12,8 @@ from xml.parsers import expat
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._containers import is_sparse
-from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, text_lines, unpacked_limit
+from ccmn._files import PathLike, check_file, text_lines
 from ccmn.data.column_roles import name_hint, name_some
-from ccmn.data.dataset import Matrix, MultiLabelData, first_infinite
 
 LabelSpec = int | PathLike | Sequence[str]
 """Selection of the label columns of a file:
@@ -28,63 +25,6 @@ LabelSpec = int | PathLike | Sequence[str]
 
 Labels keep the order of the columns in the file, whatever the order of the selection.
 """
-
-
-@dataclass(frozen=True)
-class Table:
-    """Table of numbers with named columns, before features and labels are separated.
-
-    ``lines`` are the numbers of the lines (or other units) of the file that contain the rows, for error messages.
-    """
-
-    path: Path
-    names: Sequence[str]
-    values: Matrix
-    lines: Sequence[int]
-    unit: str = "line"
-
-    def split(self, label_columns: NDArray[np.intp]) -> MultiLabelData:
-        """Return the table as a dataset; features and labels keep the order of the columns."""
-        if not len(self.lines):
-            raise ValueError(f"{self.path} has no rows of data")
-        features = np.setdiff1d(np.arange(len(self.names)), label_columns)
-        self.require(label_columns, (0, 1), "a label must be 0, 1 or missing")
-        X = self.values[:, features]
-        place = first_infinite(X)
-        if place is not None:
-            name = self.names[features[place[1]]]
-            raise ValueError(f"{self._place(place[0])}: infinite (or too large) value in column {name!r}")
-        Y = self.values[:, label_columns]
-        if is_sparse(Y):
-            with prefix_errors(self.path):
-                check_unpacked_size(Y.shape[0] * Y.shape[1] * Y.dtype.itemsize, unpacked_limit(self.path))
-            Y = Y.toarray()
-        return MultiLabelData(
-            X=X,
-            Y=Y,
-            feature_names=[self.names[j] for j in features],
-            label_names=[self.names[j] for j in label_columns],
-            name=data_name(self.path),
-        )
-
-    def require(self, columns: NDArray[np.intp], allowed: Sequence[float], rule: str) -> None:
-        """Reject values other than the allowed ones and NaN in some columns; the error names the first."""
-        part = self.values[:, columns]
-        # An omitted value of a sparse row is 0; the ARFF reader checks that 0 is allowed.
-        values = part.data if is_sparse(part) else part
-        wrong = ~(np.isin(values, np.array(allowed, dtype=np.float32)) | np.isnan(values))
-        if wrong.any():
-            rows, places = part.tocoo().coords if is_sparse(part) else np.indices(part.shape)
-            first = np.argmin(rows[wrong])
-            row, column, value = rows[wrong][first], columns[places[wrong][first]], values[wrong][first]
-            raise ValueError(f"{self._place(row)}: {value:g} in column {self.names[column]!r}; {rule}")
-
-    def by_column(self) -> Table:
-        """Return the same table with columns that can be selected without reading the whole of it."""
-        return replace(self, values=self.values.tocsc()) if is_sparse(self.values) else self
-
-    def _place(self, row: int) -> str:
-        return f"{self.path}, {self.unit} {self.lines[row]}"
 
 
 def check_column_names(names: Sequence[str]) -> None:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._validation import check_label_matrix, check_trusted_rows
+from ccmn.data.cells import category_name, to_numbers, without_gap_words
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.formats import is_table, read_table
 from ccmn.data.npz import load_arrays
-from ccmn.data.preprocessing import category_name, to_numbers, without_gap_words
 
 Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """Verified rows, their labels, and which of them are a random sample."""

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from ccmn._files import ColumnError, PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn._warnings import warn
+from ccmn.data.cells import category_name
 from ccmn.data.column_roles import ColumnRoles, require_columns
 from ccmn.data.exchange import MEMORY_PER_VOTE
 from ccmn.data.formats import read_table
 from ccmn.data.labeled_table import LabeledTable, RawTable
-from ccmn.data.preprocessing import category_name
 from ccmn.vote_table import VoteTable
 
 MEMORY_PER_CELL = 24

@@ -13,7 +13,7 @@ import torch
 from ccmn.data import encoders
 from ccmn.data.columns import Columns
 from ccmn.data.encoders import encode_rows, load_encoder
-from ccmn.data.parquet import read_parquet_table
+from ccmn.data.formats import read_table
 
 Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ccmn[app]'")
@@ -78,7 +78,7 @@ def test_output_declares_its_columns(folder, run, printed):
     assert "noise estimate out.parquet --out rates.json" in embedded.stderr
     fitted = printed("fit", "out.parquet", "--noise", "none", "--out", "model.ccmn")
     assert (fitted["d"], fitted["q"]) == (2 * 2 * 3, 2)
-    assert np.isnan(read_parquet_table("out.parquet").frame.e0).sum() == 0
+    assert np.isnan(read_table("out.parquet").frame.e0).sum() == 0
     labels = Columns.from_training_data("out.parquet")[1]
     np.testing.assert_array_equal(labels.Y, [[1, 0], [1, 1], [0, 0], [0, 1]] * 10)  # an empty cell lists no tag
     assert labels.ids[:2] == ["100", "101"]
@@ -94,7 +94,7 @@ def test_folder_of_images(folder, run, rejected):
         (folder.path / "images" / f"{i}.png").rename(target)
     (folder.path / "sorted" / "notes.txt").write_text("no image")
     run("embed", "sorted", "--encoder", "own_encoder:make", "--out", "out.parquet")
-    written = read_parquet_table("out.parquet")
+    written = read_table("out.parquet")
     assert written.frame.file.tolist() == [
         "sorted/2.png",
         "sorted/sea/0.png",

@@ -247,7 +247,7 @@ def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Pat
     if plain or out.suffix.lower() == ".npz":
         return Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
     table = LabeledTable.read(read_table(source), roles)
-    return table.data(np.empty((len(table.cells), 0), dtype=np.float32), None)
+    return table.data(np.empty((len(table.raw.frame), 0), dtype=np.float32), None)
 
 
 def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: Path, as_json: bool) -> None:
@@ -257,9 +257,9 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
     import numpy as np
 
     from ccmn._files import atomic_write
+    from ccmn.data.cells import to_numbers, without_gap_words
     from ccmn.data.formats import is_table, read_table
     from ccmn.data.labeled_table import LabeledTable
-    from ccmn.data.preprocessing import to_numbers, without_gap_words
     from ccmn.data.tables import label_columns
     from ccmn.estimation import resolve_uncertain
 

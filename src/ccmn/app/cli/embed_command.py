@@ -179,8 +179,8 @@ def _read_folder(folder: Path, start: Path) -> DataFrame:
 def _read_table(source: Path, words: list[str]) -> DataFrame:
     """Return the columns of a CSV or Parquet file; the cells of some columns of a CSV file are words."""
     from ccmn._files import check_file
+    from ccmn.data.cells import to_numbers
     from ccmn.data.formats import format_suffix, read_table
-    from ccmn.data.preprocessing import to_numbers
 
     path = check_file(source)
     if format_suffix(path) not in (".csv", ".parquet"):

@@ -245,10 +245,10 @@ def model_columns(classifier: Any) -> Columns:
     from ccmn._validation import check_feature_names
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
-    from ccmn.data.preprocessing import FittedTable
+    from ccmn.data.table_preprocessor import TablePreprocessor
 
     extra = classifier.extra_
-    table = FittedTable.from_dict(extra["table"]) if "table" in extra else None
+    table = TablePreprocessor.from_dict(extra["table"]) if "table" in extra else None
     if table is not None:
         width, n_labels = len(table.feature_names_out_), len(classifier.classes_)
         if width != classifier.n_features_in_:

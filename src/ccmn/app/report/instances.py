@@ -14,11 +14,11 @@ from ccmn._containers import is_sparse, to_dense_array
 from ccmn._pictures import to_pixels
 from ccmn._validation import FloatArray
 from ccmn.app.evidence import feature_evidence
-from ccmn.data.preprocessing import cell_text
+from ccmn.data.cells import cell_text
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
-    from ccmn.data.preprocessing import FittedTable
+    from ccmn.data.table_preprocessor import TablePreprocessor
 
 MAX_CHARACTERS = 280
 """Texts are cut after this number of characters."""
@@ -58,7 +58,7 @@ Show = Callable[[int, int], Instance]
 
 
 def row_display(
-    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: FittedTable | None
+    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: TablePreprocessor | None
 ) -> Show:
     """Return how a report shows a row: as a picture, as the start of its text, or by its informative columns.
 

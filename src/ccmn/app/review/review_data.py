@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike
 from ccmn._pictures import encode_png, parse_size, to_pixels
+from ccmn.data.cells import cell_text
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import format_suffix, is_table, read_table
-from ccmn.data.preprocessing import cell_text
 
 MAX_FEATURES = 30
 """Maximum number of features shown per row; with more features, the most unusual ones are shown."""
