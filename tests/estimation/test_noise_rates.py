@@ -1,4 +1,4 @@
-"""NoiseRates and GroupRates: fields, checks, serialization and display."""
+"""NoiseRates: fields, checks, serialization and display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates, estimate_noise
-from ccmn.estimation.noise_rates import Flag, GroupRates
+from ccmn.estimation.noise_rates import Flag
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
 
 Y = np.array([[1, 0], [0, 1], [1, np.nan], [0, 0]])
@@ -68,11 +68,11 @@ def test_from_dict_rejects_invalid_descriptions():
 def test_repr():
     text = repr(rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows are few")]))
     assert text.splitlines()[0] == "NoiseRates(2 labels)"
-    assert "sky      0.300" in text
+    assert "sky    0.300" in text
     assert "! all labels: 4 rows are few [few_rows]" in text
     noise = ClassConditionalNoise(0.2, 0.1, n_labels=20)
     many = replace(NoiseRates.known(noise, np.zeros((4, 20))), flags=[Flag("a", "b", 3)] * 9)
-    assert "... and 10 more" in repr(many)
+    assert len(repr(many).splitlines()) < 25
     assert "! label 3: b [a]" in repr(many)
     assert "... and 4 more flags" in repr(many)
 
@@ -129,27 +129,26 @@ NOISY = TRUE.corrupt(DATA.Y, GROUPS, random_state=1)
 
 def test_each_group_has_its_own_rates():
     rates = estimate_noise(DATA.X, NOISY, groups=GROUPS)
-    assert rates.groups == ("site a", "site b", "gold")
-    assert rates["site a"].rho_neg.mean() == pytest.approx(0.3, abs=0.08)
-    assert rates["site b"].rho_neg.mean() == pytest.approx(0.05, abs=0.05)
-    assert rates["site b"].rho_pos.mean() == pytest.approx(0.3, abs=0.1)
+    assert list(rates.rates) == ["site a", "site b", "gold"]
+    assert rates.rates["site a"].rho_neg.mean() == pytest.approx(0.3, abs=0.08)
+    assert rates.rates["site b"].rho_neg.mean() == pytest.approx(0.05, abs=0.05)
+    assert rates.rates["site b"].rho_pos.mean() == pytest.approx(0.3, abs=0.1)
     assert np.abs(rates.noise.debias(NOISY, GROUPS).mean(0) - DATA.Y.mean(0)).max() < 0.08
-    assert GroupRates.from_dict(json.loads(json.dumps(rates.to_dict()))).noise == rates.noise
 
 
 def test_small_groups_share_an_estimate():
     groups = np.where(np.arange(N) % 60 == 0, "small", np.where(np.arange(N) % 60 == 1, "tiny", "large"))
     rates = estimate_noise(DATA.X, NOISY, noise_type="both", groups=groups)
-    np.testing.assert_array_equal(rates["small"].rho_neg, rates["tiny"].rho_neg)
-    assert [flag.code for group, flag in rates.flags if group == "small"].count("few_rows") == 1
-    assert "few_rows" not in [flag.code for group, flag in rates.flags if group == "large"]
+    np.testing.assert_array_equal(rates.rates["small"].rho_neg, rates.rates["tiny"].rho_neg)
+    assert [flag.code for flag in rates.rates["small"].flags].count("few_rows") == 1
+    assert not rates.rates["large"].labels_with("few_rows")
 
 
 def test_trusted_rows_are_used_in_their_group():
     rows = np.arange(0, 1600, 10)
     rates = estimate_noise(Y_noisy=NOISY, trusted=(rows, DATA.Y[rows]), groups=GROUPS, prevalence=0.5)
     alone = estimate_noise(Y_noisy=NOISY[:800], trusted=(rows[:80], DATA.Y[rows[:80]]), prevalence=0.5)
-    np.testing.assert_array_equal(rates["site a"].rho_neg, alone.rho_neg)
+    np.testing.assert_array_equal(rates.rates["site a"].rho_neg, alone.rho_neg)
 
 
 def test_invalid_groups_are_rejected():

@@ -30,7 +30,7 @@ from ccmn._validation import (
 )
 from ccmn.estimation.checks import confused_labels
 from ccmn.estimation.evidence import Evidence, Trusted
-from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, Flag
+from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, Flag, name_flags
 from ccmn.training.default_model import NoisyLabelModel
 
 MIN_FLIPS = 10
@@ -116,7 +116,7 @@ def diagnose(evidence: Evidence, names: Sequence[str] | None) -> Diagnosis:
         removed, added = (flip_aucs(evidence, f, evidence.trusted, true) for true in (1, 0))
     pooled = pool_aucs([*removed, *added])
     flags = [*_flip_flags(removed, added, pooled), *confused_labels(evidence.Y, f, names)]
-    return Diagnosis(removed, added, pooled, tuple(flag.with_name(names) for flag in flags))
+    return Diagnosis(removed, added, pooled, name_flags(flags, names))
 
 
 def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: int) -> tuple[AUC, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_label_names, check_rate_sums, check_rates
@@ -32,6 +33,8 @@ MAX_REPEATED_SHARE = 0.1
 
 MAX_IDENTIFIED_WIDTH = 0.4
 """A rate whose interval is wider than this is poorly identified."""
+
+_NUMBERS = ("se_pos", "se_neg", "ci_pos", "ci_neg", "prior")
 
 
 class Flag(NamedTuple):
@@ -60,25 +63,15 @@ class Flag(NamedTuple):
     label: int | None = None
     name: str | None = None
 
-    def with_name(self, names: Sequence[str] | None) -> Flag:
-        """Return the flag with the name of its label.
-
-        Parameters
-        ----------
-        names : sequence of str or None
-            Names of all labels.
-
-        Returns
-        -------
-        Flag
-            A copy with ``name`` set, or the same flag if there is no name to set.
-        """
-        return self if names is None or self.label is None else self._replace(name=names[self.label])
-
     def __str__(self) -> str:
         """Return the flag as one line: the label, the note and the code."""
         label = self.label if self.name is None else repr(self.name)
         return f"{'all labels' if self.label is None else f'label {label}'}: {self.note} [{self.code}]"
+
+
+def name_flags(flags: Sequence[Flag], names: Sequence[str] | None) -> tuple[Flag, ...]:
+    """Return the flags with the names of their labels."""
+    return tuple(f if names is None or f.label is None else f._replace(name=names[f.label]) for f in flags)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,11 +133,10 @@ class NoiseRates:
         names = check_label_names(self.label_names, q)
         check_rate_sums(rho_pos, rho_neg, names)
         checked: dict[str, Any] = {"rho_pos": rho_pos, "rho_neg": rho_neg, "label_names": names}
-        numbers = ("se_pos", "se_neg", "ci_pos", "ci_neg", "prior")
-        checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in numbers}
+        checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in _NUMBERS}
         checked |= {name: np.array(getattr(self, name), dtype=np.int64) for name in ("n_pos", "n_neg")}
         checked["noise_type"] = tuple(self.noise_type)
-        checked["flags"] = tuple(Flag(*flag[:3]).with_name(names) for flag in self.flags)
+        checked["flags"] = name_flags([Flag(*flag[:3]) for flag in self.flags], names)
         for name, value in checked.items():
             if name not in ("flags", "label_names") and len(value) != q:
                 raise ValueError(f"{name} must have one entry per label ({q}); got {len(value)}")
@@ -186,8 +178,7 @@ class NoiseRates:
             The rates, with standard errors of zero.
         """
         Y, q = to_dense_array(Y_noisy).astype(np.float64), noise.n_labels
-        noise_type: NoiseType = "partial" if isinstance(noise, PartialNoise) else "both"
-        n_pos, n_neg = (Y > 0.5).sum(0), (Y <= 0.5).sum(0)
+        declared: NoiseType = "partial" if isinstance(noise, PartialNoise) else "both"
         return cls(
             rho_pos=noise.rho_pos,
             rho_neg=noise.rho_neg,
@@ -196,9 +187,9 @@ class NoiseRates:
             ci_pos=np.stack([noise.rho_pos] * 2, 1),
             ci_neg=np.stack([noise.rho_neg] * 2, 1),
             prior=implied_prevalence(Y, noise.rho_pos, noise.rho_neg),
-            noise_type=("missing" if isinstance(noise, MissingNoise) else noise_type,) * q,
-            n_pos=n_pos,
-            n_neg=n_neg,
+            noise_type=("missing" if isinstance(noise, MissingNoise) else declared,) * q,
+            n_pos=(Y > 0.5).sum(0),
+            n_neg=(Y <= 0.5).sum(0),
             label_names=noise.label_names or label_names_of(Y_noisy),
         )
 
@@ -277,14 +268,16 @@ class NoiseRates:
         dict
             One entry per field.
         """
-        result: dict[str, Any] = {}
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            result[entry.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        result["noise_type"] = list(self.noise_type)
-        result["flags"] = [list(flag[:3]) for flag in self.flags]
-        result["label_names"] = None if self.label_names is None else list(self.label_names)
-        return result
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        values["flags"] = [list(flag[:3]) for flag in self.flags]
+        return {
+            name: value.tolist()
+            if isinstance(value, np.ndarray)
+            else list(value)
+            if isinstance(value, tuple)
+            else value
+            for name, value in values.items()
+        }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> NoiseRates:
@@ -314,98 +307,43 @@ class NoiseRates:
 
     def __repr__(self) -> str:
         """Return a table of the rates, followed by the first flags."""
-        head = f"NoiseRates({self.n_labels} label{'s' if self.n_labels > 1 else ''})"
-        names = self.label_names or tuple(str(j) for j in range(self.n_labels))
-        shown = range(self.n_labels) if self.n_labels <= 12 else range(10)
-        width = max(5, *(len(names[j]) for j in shown))
-        lines = [f"  {'label':<{width}}  rho_pos      +-  rho_neg      +-  prior"]
-        lines += [
-            f"  {names[j]:<{width}}  {self.rho_pos[j]:7.3f}  {self.se_pos[j]:6.3f}  {self.rho_neg[j]:7.3f}  "
-            f"{self.se_neg[j]:6.3f}  {self.prior[j]:5.3f}"
-            for j in shown
-        ]
-        lines += [f"  ... and {self.n_labels - len(shown)} more"] if len(shown) < self.n_labels else []
-        lines += [f"  ! {flag}" for flag in self.flags[:5]]
-        lines += [f"  ! ... and {len(self.flags) - 5} more flags"] if len(self.flags) > 5 else []
-        return "\n".join([head, *lines])
+        columns = self.to_frame().drop(columns=[f"{end}_{side}" for end in ("low", "high") for side in ("pos", "neg")])
+        lines = [f"NoiseRates({self.n_labels} label{'s' if self.n_labels > 1 else ''})"]
+        lines.append(columns.drop(columns="flags").to_string(max_rows=12, float_format="{:.3f}".format))
+        lines += [f"! {flag}" for flag in self.flags[:5]]
+        lines += [f"! ... and {len(self.flags) - 5} more flags"] if len(self.flags) > 5 else []
+        return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class GroupRates:
     """Estimated noise rates of every group of rows.
 
     Parameters
     ----------
-    rates : mapping of group to NoiseRates
-        Rates of each group.
+    rates : dict of group to NoiseRates
+        Rates of each group, in the order of their first row.
 
     Examples
     --------
-    >>> from ccmn.data import make_noisy_multilabel
-    >>> from ccmn.estimation import NoiseRates
-    >>> from ccmn.estimation.noise_rates import GroupRates
-    >>> from ccmn.noise import PartialNoise
-    >>> task = make_noisy_multilabel(100, 5, 1, noise=PartialNoise([0.2]), random_state=0)
-    >>> rates = GroupRates({"web": NoiseRates.known(task.noise, task.Y_noisy)})
-    >>> rates.groups, rates["web"].rho_neg
-    (('web',), array([0.2]))
+    >>> import numpy as np
+    >>> from ccmn import estimate_noise
+    >>> Y = np.eye(200, 2, dtype=int)
+    >>> found = estimate_noise(Y_noisy=Y, trusted=(range(200), Y), groups=["web", "archive"] * 100)
+    >>> list(found.rates)
+    ['web', 'archive']
     """
 
-    rates: Mapping[Any, NoiseRates]
-
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """Groups in the order of their first row."""
-        return tuple(self.rates)
+    rates: dict[Any, NoiseRates]
 
     @property
     def noise(self) -> GroupedNoise:
         """Noise model with these rates; it debiases each row with the rates of its group."""
-        return GroupedNoise({group: _two_rates(rates.noise) for group, rates in self.rates.items()})
-
-    @property
-    def flags(self) -> tuple[tuple[Any, Flag], ...]:
-        """Pairs (group, flag) of all groups."""
-        return tuple((group, flag) for group, rates in self.rates.items() for flag in rates.flags)
-
-    def __getitem__(self, group: Any) -> NoiseRates:
-        """Return the rates of a group."""
-        return self.rates[group]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that :meth:`from_dict` reads.
-
-        Returns
-        -------
-        dict
-            The description. It is JSON-serializable if the groups are.
-        """
-        return {"groups": [[group, rates.to_dict()] for group, rates in self.rates.items()]}
-
-    @classmethod
-    def from_dict(cls, d: Mapping[str, Any]) -> GroupRates:
-        """Return the rates of a description written by :meth:`to_dict`.
-
-        Parameters
-        ----------
-        d : mapping
-            The description.
-
-        Returns
-        -------
-        GroupRates
-            The rates.
-        """
-        return cls({group: NoiseRates.from_dict(rates) for group, rates in d["groups"]})
-
-    def __repr__(self) -> str:
-        """Return the tables of all groups."""
-        return "\n".join(f"group {group!r}: {rates!r}" for group, rates in self.rates.items())
-
-
-def _two_rates(noise: ClassConditionalNoise) -> ClassConditionalNoise:
-    """Return the noise model as the base class, since groups may differ in their noise type."""
-    return ClassConditionalNoise(noise.rho_pos, noise.rho_neg, label_names=noise.label_names)
+        models = {group: rates.noise for group, rates in self.rates.items()}
+        # Groups may differ in their noise type.
+        return GroupedNoise(
+            {g: ClassConditionalNoise(m.rho_pos, m.rho_neg, label_names=m.label_names) for g, m in models.items()}
+        )
 
 
 def rates_from_posterior(
@@ -419,27 +357,26 @@ def rates_from_posterior(
     probabilities_only: bool = False,
 ) -> NoiseRates:
     """Return the means and intervals of a posterior distribution, with flags for labels whose rates are not known."""
-    n = (~np.isnan(Y)).sum(0)
-    verified = np.zeros(len(n)) if flips is None else flips.positives + flips.negatives
-    flags = []
-    for j in np.flatnonzero((n < MIN_ROWS) & (verified == 0)).tolist():
-        note = f"{n[j]} observed rows are fewer than {MIN_ROWS}: no rates are estimated. Use more rows or known rates."
-        flags.append(Flag("few_rows", note, j))
-    for j in np.flatnonzero(~posterior.predictable & ((n >= MIN_ROWS) | (verified > 0))).tolist():
-        note = "The features do not predict this label; its rates are unknown. Pass trusted rows or better features."
-        flags.append(Flag("unpredicted", note, j))
-    width = np.maximum(np.ptp(posterior.ci_pos, axis=1), np.ptp(posterior.ci_neg, axis=1))
-    for j in np.flatnonzero(posterior.predictable & (width > MAX_IDENTIFIED_WIDTH)).tolist():
-        note = f"A 90 % interval is wider than {MAX_IDENTIFIED_WIDTH:g}. Pass trusted rows or declare the noise type."
-        flags.append(Flag("wide_interval", note, j))
+    types, verified = np.array(noise_type), np.zeros(Y.shape[1])
+    flags: list[Flag] = []
+
+    def add(code: str, labels: NDArray[Any], note: str) -> None:
+        flags.extend(Flag(code, note, j) for j in np.flatnonzero(labels).tolist())
+
     if flips is not None:
+        verified = flips.positives + flips.negatives
         for excluded, what, counts in (("partial", "removed", flips.removed), ("missing", "added", flips.added)):
-            for j in [j for j, declared in enumerate(noise_type) if declared == excluded and counts[j]]:
-                note = (
-                    f"noise_type={excluded!r} declares that no label was {what}, but {counts[j]} were on the trusted "
-                    "rows. Use noise_type='both' for this label."
-                )
-                flags.append(Flag("noise_type_contradicted", note, j))
+            note = f"noise_type={excluded!r} declares that no label was {what}, but some were on the trusted rows. "
+            contradicted = (types == excluded) & (counts > 0)
+            add("noise_type_contradicted", contradicted, note + "Use noise_type='both' for this label.")
+    few = ((~np.isnan(Y)).sum(0) < MIN_ROWS) & (verified == 0)
+    note = f"Fewer than {MIN_ROWS} observed rows: no rates are estimated. Use more rows or known rates."
+    add("few_rows", few, note)
+    note = "The features do not predict this label; its rates are unknown. Pass trusted rows or better features."
+    add("unpredicted", ~posterior.predictable & ~few, note)
+    width = np.maximum(np.ptp(posterior.ci_pos, axis=1), np.ptp(posterior.ci_neg, axis=1))
+    note = f"A 90 % interval is wider than {MAX_IDENTIFIED_WIDTH:g}. Pass trusted rows or declare the noise type."
+    add("wide_interval", posterior.predictable & (width > MAX_IDENTIFIED_WIDTH), note)
     if probabilities_only and not verified.any():
         note = "Probabilities of the noisy labels alone hardly identify the rates. Pass features or trusted rows."
         flags.append(Flag("probabilities_only", note))
@@ -447,13 +384,7 @@ def rates_from_posterior(
         note = f"{repeated:.0%} of the rows repeat another row and are counted once: intervals assume independent rows."
         flags.append(Flag("repeated_rows", note))
     return NoiseRates(
-        rho_pos=posterior.rho_pos,
-        rho_neg=posterior.rho_neg,
-        se_pos=posterior.se_pos,
-        se_neg=posterior.se_neg,
-        ci_pos=posterior.ci_pos,
-        ci_neg=posterior.ci_neg,
-        prior=posterior.prior,
+        **{name: getattr(posterior, name) for name in ("rho_pos", "rho_neg", *_NUMBERS)},
         noise_type=tuple(noise_type),
         n_pos=(Y > 0.5).sum(0),
         n_neg=(Y <= 0.5).sum(0),
