@@ -14,7 +14,7 @@ from ccmn.noise import GroupedNoise
 
 NAMES = ["sea", "sky", "sun"]
 MISSING = MissingNoise([0.3, 0.3, 0.3])
-NO_ZERO = "have observed positives but no observed 0.*Write 0 for 'not given' and NaN only for 'nobody looked'"
+NO_ZERO = "Expected an observed 0.*Write 0 for 'not given' and NaN only for 'nobody looked'"
 TASK = make_noisy_multilabel(300, 4, 3, strength=6, noise=MISSING, random_state=0)
 WITHOUT_ZEROS = np.where(TASK.Y_noisy == 1, 1.0, np.nan)
 ONE_WITHOUT = np.column_stack([TASK.Y_noisy[:, 0], WITHOUT_ZEROS[:, 1], TASK.Y_noisy[:, 2]])
@@ -31,9 +31,9 @@ def correct(noise, Y):
 @pytest.mark.parametrize("noise", ["missing", "both", MISSING, ClassConditionalNoise([0.3] * 3, [0.0] * 3), None])
 def test_a_matrix_without_zeros_is_rejected(noise):
     for call in (fit, correct):
-        with pytest.raises(ValueError, match=rf"^Labels 'sea', 'sky', 'sun' \(3 of 3\) {NO_ZERO}"):
+        with pytest.raises(ValueError, match=r"for labels 'sea', 'sky' and 'sun' \(of 3\)"):
             call(noise, pd.DataFrame(WITHOUT_ZEROS, columns=NAMES))
-        with pytest.raises(ValueError, match=r"^Labels 0, 1, 2 \(3 of 3\)"):
+        with pytest.raises(ValueError, match=r"^Expected .* for labels 0, 1 and 2 \(of 3\)"):
             call(noise, WITHOUT_ZEROS)
 
 
@@ -56,7 +56,7 @@ def test_all_callers_reject_a_matrix_without_zeros(call):
 def test_one_label_without_zeros_is_rejected_if_labels_were_only_removed():
     Y = pd.DataFrame(ONE_WITHOUT, columns=NAMES)
     for call in (fit, correct, lambda noise, Y: estimate_noise(TASK.X, Y, noise_type="missing")):
-        with pytest.raises(ValueError, match=r"^Label 'sky' \(1 of 3\) has observed positives but no observed 0"):
+        with pytest.raises(ValueError, match=r"got only 1 and NaN for label 'sky' \(of 3\)"):
             call("missing", Y)
 
 

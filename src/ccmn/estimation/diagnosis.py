@@ -54,26 +54,31 @@ class AUC(NamedTuple):
     ----------
     value : float
         The area, NaN if unknown.
-    low, high : float
-        Ends of the interval.
+    se : float
+        Standard error.
     pairs : int
         Number of pairs of a flipped and an unflipped row, 0 if the area is unknown.
 
     Examples
     --------
     >>> from ccmn.estimation.diagnosis import AUC
-    >>> AUC(0.6, 0.5, 0.7, 100).value
-    0.6
+    >>> round(AUC(0.6, 0.05, 100).low, 2)
+    0.52
     """
 
-    value: float
-    low: float
-    high: float
-    pairs: int
+    value: float = math.nan
+    se: float = math.nan
+    pairs: int = 0
 
+    @property
+    def low(self) -> float:
+        """Lower end of the interval, 0 if the area is unknown."""
+        return max(0.0, self.value - Z_CONFIDENCE * self.se)
 
-UNKNOWN_AUC = AUC(math.nan, 0.0, 1.0, 0)
-"""AUC of a label with too few flipped or unflipped trusted rows."""
+    @property
+    def high(self) -> float:
+        """Upper end of the interval, 1 if the area is unknown."""
+        return min(1.0, self.value + Z_CONFIDENCE * self.se)
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ def diagnose(evidence: Evidence, names: Sequence[str] | None) -> Diagnosis:
         f = NoisyLabelModel(evidence.seed).fit(evidence.X, evidence.Y).out_of_fold_log_odds(evidence.X)
     else:
         f = scipy.special.logit(np.clip(evidence.pred_proba, 1e-4, 1 - 1e-4))
-    removed = added = (UNKNOWN_AUC,) * evidence.Y.shape[1]
+    removed = added = (AUC(),) * evidence.Y.shape[1]
     if evidence.trusted is not None:
         removed, added = (flip_aucs(evidence, f, evidence.trusted, true) for true in (1, 0))
     pooled = pool_aucs([*removed, *added])
@@ -136,7 +141,7 @@ def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: in
         rows = np.flatnonzero((trusted.Y[:, j] == true) & ~np.isnan(noisy[:, j]))
         flipped = noisy[rows, j] != true
         if min(flipped.sum(), (~flipped).sum()) < MIN_FLIPS:
-            result.append(UNKNOWN_AUC)
+            result.append(AUC())
             continue
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1))
         columns = np.column_stack([scores[rows, j], components[rows]])
@@ -157,34 +162,28 @@ def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
     m, n, a = int(flipped.sum()), int((~flipped).sum()), float(roc_auc_score(flipped, scores))
     variance = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2) + (n - 1) * (2 * a**2 / (1 + a) - a**2)
     # At 0 and 1 the formula gives no error; 1/4 is the largest variance of a single pair.
-    return _with_interval(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
+    return AUC(a, math.sqrt(max(variance, 0.25) / (m * n)), m * n)
 
 
 def pool_aucs(aucs: Sequence[AUC]) -> AUC:
     """Return the mean weighted by pairs, with the standard error for independent labels."""
     known = [auc for auc in aucs if auc.pairs]
     if not known:
-        return UNKNOWN_AUC
-    pairs = np.array([auc.pairs for auc in known], dtype=np.float64)
-    errors = np.array([(auc.high - auc.low) / (2 * Z_CONFIDENCE) for auc in known])
-    value = float(pairs @ np.array([auc.value for auc in known]) / pairs.sum())
-    return _with_interval(value, float(np.sqrt((pairs**2) @ errors**2) / pairs.sum()), int(pairs.sum()))
-
-
-def _with_interval(value: float, se: float, pairs: int) -> AUC:
-    return AUC(value, max(0.0, value - Z_CONFIDENCE * se), min(1.0, value + Z_CONFIDENCE * se), pairs)
+        return AUC()
+    value, se, pairs = np.array(known).T
+    total = pairs.sum()
+    return AUC(float(pairs @ value / total), float(np.linalg.norm(pairs * se) / total), int(total))
 
 
 def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -> list[Flag]:
     """Return "not_class_conditional" for the pooled AUC, and for labels with a Bonferroni correction."""
     tests = max(1, sum(auc.pairs > 0 for auc in (*removed, *added)))
-    factor = float(scipy.stats.norm.isf(0.05 / tests)) / Z_CONFIDENCE
-    cases: list[tuple[str, int | None, AUC, float]] = [("flipped", None, pooled, 1.0)]
-    cases += [("removed", j, auc, factor) for j, auc in enumerate(removed)]
-    cases += [("added", j, auc, factor) for j, auc in enumerate(added)]
+    cases: list[tuple[str, int | None, AUC, int]] = [("flipped", None, pooled, 1)]
+    cases += [("removed", j, auc, tests) for j, auc in enumerate(removed)]
+    cases += [("added", j, auc, tests) for j, auc in enumerate(added)]
     flags = []
-    for what, label, auc, width in cases:
-        if auc.pairs and auc.value - width * (auc.value - auc.low) > 0.5 + MAX_HARMLESS_EXCESS:
+    for what, label, auc, tests in cases:
+        if auc.value - scipy.stats.norm.isf((1 - CONFIDENCE_LEVEL) / 2 / tests) * auc.se > 0.5 + MAX_HARMLESS_EXCESS:
             interval = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
             note = (
                 f"The features predict which labels were {what} ({interval}): rates per label do not describe the "

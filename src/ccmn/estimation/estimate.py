@@ -235,17 +235,15 @@ def diagnose_noise(
     if X is None and pred_proba is None:
         raise ValueError("diagnose_noise requires the features X or probabilities pred_proba; got neither")
     evidence = read_evidence(X, Y_noisy, "both", trusted, None, random_state, pred_proba, None)
-    names = label_names_of(Y_noisy)
-    return diagnose(evidence, names)
+    return diagnose(evidence, label_names_of(Y_noisy))
 
 
 def _estimate_groups(evidence: Evidence, names: Sequence[str] | None, groups: Sequence[Any]) -> GroupRates:
     """Estimate each group from its own rows; small groups share one estimate from all rows."""
     index = check_groups(groups, len(evidence.Y))
-    known = [group.item() if isinstance(group, np.generic) else group for group in dict.fromkeys(groups)]
     result: dict[Any, NoiseRates] = {}
     shared: NoiseRates | None = None
-    for number, group in enumerate(known):
+    for number, group in enumerate(dict.fromkeys(groups)):
         rows = np.flatnonzero(index == number)
         if rows.size >= MIN_ROWS:
             rates = _estimate(evidence.subset(rows), names)
@@ -256,7 +254,9 @@ def _estimate_groups(evidence: Evidence, names: Sequence[str] | None, groups: Se
                 "a similar group or collect more rows."
             )
             rates = replace(shared, flags=(*shared.flags, Flag("few_rows", note)))
-        result[group] = _flag_unused(rates, evidence.Y[rows], np.delete(evidence.Y, rows, 0))
+        result[group.item() if isinstance(group, np.generic) else group] = _flag_unused(
+            rates, evidence.Y[rows], np.delete(evidence.Y, rows, 0)
+        )
     return GroupRates(result)
 
 
@@ -265,24 +265,20 @@ def _flag_unused(rates: NoiseRates, Y: FloatArray, Y_others: FloatArray) -> Nois
     share = np.nansum(Y_others, 0) / np.maximum((~np.isnan(Y_others)).sum(0), 1)
     expected = share * (~np.isnan(Y)).sum(0)
     unused = np.flatnonzero(~(Y > 0).any(0) & (expected >= MIN_EXPECTED_POSITIVES))
-    if not unused.size:
-        return rates
     ci_pos = rates.ci_pos.copy()
     ci_pos[unused] = 0, 1
-    notes = (
-        f"The group never uses this label, although about {expected[j]:.0f} positives are expected from the other "
-        "groups. If nobody looked for the label there, set its entries in this group to NaN."
-        for j in unused
+    note = (
+        "The group never uses this label, although other groups do. If nobody looked for the label there, set its "
+        "entries in this group to NaN."
     )
-    flags = [Flag("unused_label", note, j) for j, note in zip(unused.tolist(), notes)]
-    return replace(rates, ci_pos=ci_pos, flags=(*rates.flags, *flags))
+    flags = (*rates.flags, *(Flag("unused_label", note, j) for j in unused.tolist()))
+    return replace(rates, ci_pos=ci_pos, flags=flags)
 
 
 def _warn(rates: NoiseRates) -> None:
     """Warn about rates that are unknown or contradict the declared noise type."""
     n = int((rates.n_pos + rates.n_neg).max(initial=0))
-    few = rates.labels_with("few_rows")
-    if len(few) == rates.n_labels and n < MIN_ROWS:
+    if n < MIN_ROWS and len(rates.labels_with("few_rows")) == rates.n_labels:
         warn(
             f"n_samples={n} is below the minimum of {MIN_ROWS}: noise rates are not estimated and labels are used "
             "without noise correction. Pass a noise model or trusted rows to correct them."

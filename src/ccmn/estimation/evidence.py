@@ -19,14 +19,13 @@ from ccmn._validation import (
     check_matrix_pair,
     check_probabilities,
     check_trusted_rows,
+    name_some,
 )
 from ccmn.estimation.noise_rates import NOISE_TYPES, NoiseType
 from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
 """A label with fewer observed positives may lack an observed 0 by chance, as long as other labels have one."""
-MAX_LABELS_NAMED = 5
-"""Messages name at most this many labels."""
 
 
 class Trusted(NamedTuple):
@@ -38,36 +37,24 @@ class Trusted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Checked input of an estimator.
-
-    Parameters
-    ----------
-    Y : float64 array of shape (n, q)
-        Noisy labels, NaN where not observed.
-    noise_type : sequence of {"both", "partial", "missing"}
-        Declared noise type of each label.
-    X : array or CSR matrix of shape (n, d) or None, default=None
-        Features.
-    pred_proba : array of shape (n, q) or None, default=None
-        Out-of-fold probabilities of the noisy labels, computed by the user.
-    trusted : Trusted or None, default=None
-        Rows with known true labels.
-    votes : VoteTable or None, default=None
-        Votes of several annotators.
-    prevalence : array of shape (q,) or None, default=None
-        Known prevalences: shares of samples whose true label is 1. NaN where unknown.
-    seed : int, default=0
-        Seed of all random numbers.
-    """
+    """Checked input of an estimator."""
 
     Y: FloatArray
+    """Noisy labels (n, q), NaN where not observed."""
     noise_type: Sequence[NoiseType]
-    X: Any = None
-    pred_proba: FloatArray | None = None
-    trusted: Trusted | None = None
-    votes: VoteTable | None = None
-    prevalence: FloatArray | None = None
-    seed: int = 0
+    """Declared noise type of each label."""
+    X: Any
+    """Features (n, d), an array, a CSR matrix or None."""
+    pred_proba: FloatArray | None
+    """Out-of-fold probabilities (n, q) of the noisy labels, computed by the user."""
+    trusted: Trusted | None
+    """Rows with known true labels."""
+    votes: VoteTable | None
+    """Votes of several annotators."""
+    prevalence: FloatArray | None
+    """Known prevalences (q,) of the true labels; NaN where unknown."""
+    seed: int
+    """Seed of all random numbers."""
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows; trusted rows are renumbered."""
@@ -191,10 +178,7 @@ def check_zeros_observed(
     labels = np.flatnonzero(without_zero if no_zero_at_all else without_zero & only_removed & ~by_chance)
     if not labels.size:
         return
-    shown = ", ".join(repr(names[j]) if names else str(j) for j in labels[:MAX_LABELS_NAMED])
-    more = f" and {labels.size - MAX_LABELS_NAMED} more" if labels.size > MAX_LABELS_NAMED else ""
-    noun, verb = ("Labels", "have") if labels.size > 1 else ("Label", "has")
     raise ValueError(
-        f"{noun} {shown}{more} ({labels.size} of {q}) {verb} observed positives but no observed 0, so that it is "
+        f"Expected an observed 0 of every label; got only 1 and NaN for {name_some(labels, names, q)}, so that it is "
         "unknown when a label is absent. Write 0 for 'not given' and NaN only for 'nobody looked'."
     )
