@@ -60,13 +60,14 @@ def near_duplicates(texts: Sequence[str]) -> NDArray[np.bool_]:
     if not filled.size:
         return repeated
     hashes = np.random.default_rng(0).integers(0, 2**62, size=(N_BANDS * BAND_WIDTH, 2)) | 1
-    columns = shingles.indices.astype(np.int64)
+    columns, starts = shingles.indices.astype(np.int64), shingles.indptr[:-1][filled]
     for band in hashes.reshape(N_BANDS, BAND_WIDTH, 2):
-        mixed = np.stack([(columns * a + b) * a >> 7 for a, b in band])  # wraps around
-        minima = np.minimum.reduceat(mixed, shingles.indptr[:-1][filled], axis=1)
+        # Products wrap around.
+        minima = np.stack([np.minimum.reduceat((columns * a + b) * a >> 7, starts) for a, b in band])
         _, first, bucket = np.unique(minima, axis=1, return_index=True, return_inverse=True)
-        rows, firsts = filled, filled[first[bucket.ravel()]]
+        firsts = filled[first[bucket.ravel()]]
+        rows, firsts = filled[filled != firsts], firsts[filled != firsts]
         common = np.asarray(shingles[rows].multiply(shingles[firsts]).sum(1)).ravel()
         overlap = common / (size[rows] + size[firsts] - common)
-        repeated[rows[(overlap >= MIN_OVERLAP) & (rows != firsts)]] = True
+        repeated[rows[overlap >= MIN_OVERLAP]] = True
     return repeated

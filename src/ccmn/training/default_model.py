@@ -106,14 +106,12 @@ class NoisyLabelModel:
         self._fit_scaling(X)
         A, targets = self._scaled(X[distinct]), Y[distinct]
         sample = np.sort(rng.permutation(np.flatnonzero(weight))[: settings.max_rows])
-        A_sample, Y_sample, w = A[sample], targets[sample], weight[sample] / weight[sample].mean()
+        w = weight[sample] / weight[sample].mean()
+        A_sample, Y_sample = (A, targets) if len(sample) == len(distinct) else (A[sample], targets[sample])
+        self._fit_projection(A_sample)
         folds = stratified_folds(Y_sample, settings.n_folds, rng)
         linear = self._select_c(A_sample, Y_sample, w, folds)
-        if len(sample) < len(distinct):
-            self._fit_logistic(A, targets, weight)
-        else:
-            self._fit_logistic(A_sample, Y_sample, w)
-        self._fit_projection(A_sample)
+        self._fit_logistic(A, targets, weight)
         F = self._projected(A_sample)
         f = self._fit_share(expit(linear), self._fit_forest(F, Y_sample, w), Y_sample, w)
         centered = F - F.mean(0)
@@ -217,7 +215,9 @@ class NoisyLabelModel:
     def _scaled(self, X: Any) -> Any:
         if is_sparse(X):
             return scipy.sparse.csr_matrix((X.data / self.scale_[X.indices], X.indices, X.indptr), X.shape)
-        return np.clip((X - self.mean_) / self.scale_, -MAX_Z, MAX_Z)
+        A = X - self.mean_
+        A /= self.scale_
+        return np.clip(A, -MAX_Z, MAX_Z, out=A)
 
     def _fit_projection(self, A: Any) -> None:
         from sklearn.decomposition import TruncatedSVD
@@ -239,15 +239,15 @@ class NoisyLabelModel:
         out_of_fold, self.C_ = np.zeros(Y.shape), np.full(Y.shape[1], self.settings.c_grid[0])
         self.coef_, self.intercept_ = np.zeros((Y.shape[1], A.shape[1])), np.zeros(Y.shape[1])
         parts = [(np.flatnonzero(folds == k), np.flatnonzero(folds != k)) for k in np.unique(folds)]
-        matrices = [(A[test], A[train]) for test, train in parts]
+        matrices = [A[train] for _, train in parts]
         for j, y in enumerate(Y.T):
             observed = ~np.isnan(y)
-            models = [_Logistic(A_train, y[train], weight[train]) for (_, A_train), (_, train) in zip(matrices, parts)]
+            models = [_Logistic(A_train, y[train], weight[train]) for A_train, (_, train) in zip(matrices, parts)]
             best = np.inf
             for C in self.settings.c_grid:
                 f = np.empty(len(y))
-                for model, (A_test, _), (test, _) in zip(models, matrices, parts):
-                    f[test] = self._linear(A_test, *model.fit(C))[:, 0]
+                for model, (test, _) in zip(models, parts):
+                    f[test] = self._linear(A[test], *model.fit(C))[:, 0]
                 loss = (weight * (np.logaddexp(0, f) - y * f))[observed].sum()
                 if loss >= best:
                     break  # larger values of C would be worse and take most of the time
