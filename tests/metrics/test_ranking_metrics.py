@@ -1,56 +1,48 @@
+"""Ranking metrics: reference implementations, scikit-learn, ties, and rows of a stack of models."""
+
+from __future__ import annotations
+
 import pytest
 import sklearn.metrics
 import torch
 from hypothesis import given
 
 from ccmn.metrics import average_precision, coverage, one_error, ranking_loss
-from ccmn.metrics.ranking_metrics import (
-    Ranking,
-    average_precision_from,
-    coverage_rows,
-    ranking_loss_from,
-    ranking_loss_rows,
-)
+from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, coverage_rows, ranking_loss_from
 from metrics import reference
 from metrics.strategies import labels_and_scores, random_case
 
-LEVELS = [None, 2, 5]
+
+def ranking_loss_rows(Y, scores, ties="full"):
+    return ranking_loss_from(Ranking.of(Y, scores), ties)
+
+
+every_rows = pytest.mark.parametrize(
+    "rows", [ranking_loss_rows, lambda Y, f: average_precision_from(Ranking.of(Y, f)), coverage_rows]
+)
 
 
 @given(labels_and_scores)
-def test_ranking_loss_agrees_with_reference(case):
-    for ties in ("full", "half"):
-        assert ranking_loss(*case, ties=ties) == pytest.approx(reference.ranking_loss(*case, ties=ties), abs=1e-12)
+def test_equal_to_the_reference(case):
+    for metric, options in (
+        (ranking_loss, {"ties": "full"}),
+        (ranking_loss, {"ties": "half"}),
+        (coverage, {"normalized": False}),
+        (coverage, {"normalized": True}),
+        (one_error, {}),
+        (average_precision, {}),
+    ):
+        expected = getattr(reference, metric.__name__)(*case, **options)
+        assert metric(*case, **options) == pytest.approx(expected, abs=1e-12)
 
 
-@given(labels_and_scores)
-def test_coverage_agrees_with_reference(case):
-    for normalized in (False, True):
-        expected = reference.coverage(*case, normalized=normalized)
-        assert coverage(*case, normalized=normalized) == pytest.approx(expected, abs=1e-12)
-
-
-@given(labels_and_scores)
-def test_one_error_agrees_with_reference(case):
-    assert one_error(*case) == pytest.approx(reference.one_error(*case), abs=1e-12)
-
-
-@pytest.mark.parametrize("levels", LEVELS)
-def test_ranking_loss_agrees_with_scikit_learn(levels):
+@pytest.mark.parametrize("levels", [None, 2, 5])
+def test_equal_to_scikit_learn(levels):
     case = random_case(200, 17, levels)
     assert ranking_loss(*case) == pytest.approx(sklearn.metrics.label_ranking_loss(*case), abs=1e-12)
-
-
-@pytest.mark.parametrize("levels", LEVELS)
-def test_coverage_agrees_with_scikit_learn(levels):
-    case = random_case(200, 17, levels)
     assert coverage(*case) == pytest.approx(sklearn.metrics.coverage_error(*case), abs=1e-12)
-
-
-def test_weight_of_tied_pairs():
-    Y, scores = [[1, 0]], [[0.3, 0.3]]
-    assert ranking_loss(Y, scores) == 1.0
-    assert ranking_loss(Y, scores, ties="half") == 0.5
+    expected = sklearn.metrics.label_ranking_average_precision_score(*case)
+    assert average_precision(*case) == pytest.approx(expected, abs=1e-12)
 
 
 def test_half_ties_of_ranking_and_reverse_sum_to_one():
@@ -59,17 +51,6 @@ def test_half_ties_of_ranking_and_reverse_sum_to_one():
     reverse = ranking_loss_rows(torch.tensor(Y), -torch.tensor(scores), ties="half")
     has_pairs = (Y.sum(1) > 0) & (Y.sum(1) < 9)
     torch.testing.assert_close(rows + reverse, torch.tensor(has_pairs).double())
-
-
-def test_rows_without_pairs_count_zero():
-    Y, scores = [[0, 0], [1, 1], [1, 0]], [[0.1, 0.2], [0.1, 0.2], [0.1, 0.2]]
-    for ties in ("full", "half"):
-        assert ranking_loss(Y, scores, ties=ties) == pytest.approx(1 / 3)
-
-
-def test_coverage_of_row_without_labels_is_zero():
-    for normalized in (False, True):
-        assert coverage([[0, 0]], [[float("inf"), 0.0]], normalized=normalized) == 0.0
 
 
 def test_counts_are_exact_for_many_labels():
@@ -101,19 +82,20 @@ def test_pairwise_ranks_equal_sorted_ranks(q):
     assert torch.equal(compared.positives.expand(3, 40), by_sort.positives.expand(3, 40))
 
 
-def test_labels_with_more_dimensions_than_scores():
-    torch.manual_seed(0)
-    Y, scores = torch.randint(0, 2, (3, 40, 6)), torch.randn(40, 6)
-    assert torch.equal(ranking_loss_rows(Y, scores)[1], ranking_loss_rows(Y[1], scores))
+@every_rows
+def test_rows_broadcast_over_leading_dimensions(rows):
+    Y, scores = map(torch.tensor, random_case(10, 6, levels=4))
+    generator = torch.Generator().manual_seed(0)
+    stack = torch.stack([scores, -scores, scores.flip(-1)])
+    targets = torch.stack([Y, Y[torch.randperm(10, generator=generator)], Y])
+    for given_Y, given_other in ((Y, stack), (targets, stack), (targets, stack[0]), (targets[:, :1], stack)):
+        one_by_one = [rows(y, o) for y, o in zip(*torch.broadcast_tensors(given_Y, given_other))]
+        torch.testing.assert_close(rows(given_Y, given_other), torch.stack(one_by_one), equal_nan=True)
+    torch.testing.assert_close(rows(Y[0], stack[0, 0]), rows(Y[:1], stack[0, :1])[0], equal_nan=True)
 
 
-@given(labels_and_scores)
-def test_average_precision_agrees_with_reference(case):
-    assert average_precision(*case) == pytest.approx(reference.average_precision(*case), abs=1e-12)
-
-
-@pytest.mark.parametrize("levels", LEVELS)
-def test_average_precision_agrees_with_scikit_learn(levels):
-    case = random_case(200, 17, levels)
-    expected = sklearn.metrics.label_ranking_average_precision_score(*case)
-    assert average_precision(*case) == pytest.approx(expected, abs=1e-12)
+@every_rows
+def test_rows_do_not_synchronize_with_the_device(rows):
+    # Tensors on "meta" have no values, so reading one fails.
+    Y, other = torch.empty(3, 4, 5, dtype=torch.bool, device="meta"), torch.empty(3, 4, 5, device="meta")
+    assert rows(Y, other).shape == (3, 4)

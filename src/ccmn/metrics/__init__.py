@@ -1,7 +1,12 @@
-"""Multi-label metrics, and estimates from noisy labels of their values on the true labels.
+r"""Multi-label metrics, and estimates from noisy labels of their values on the true labels.
 
-A metric takes matrices in any container and returns a float. With ``noise=`` the labels are noisy, and the metric
-returns an :class:`Estimate` of its value on the true labels: a float with a standard error and a status.
+A metric takes matrices in any container and returns a float. With ``noise=`` the labels are noisy, and debiased labels
+p with :math:`E[p \mid y] = y` replace the labels y in the formula of the metric or in an equal one [1]_. The result is
+an :class:`Estimate` of the value on the true labels: a float with a standard error and a status.
+
+References
+----------
+.. [1] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
 """
 
 from __future__ import annotations

@@ -12,16 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from ccmn._containers import Labels
-from ccmn.metrics.corrected_metrics import (
-    MetricFunction,
-    corrected_hamming,
-    corrected_macro_auc,
-    corrected_macro_f1,
-    corrected_mean_average_precision,
-    corrected_micro_f1,
-    have_both_classes,
-    have_positives,
-)
+from ccmn.metrics import corrected_metrics as corrected
 from ccmn.metrics.metric import Form, Noise, evaluate
 from ccmn.noise import NoiseModel
 
@@ -35,13 +26,10 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Predicted labels :math:`h` in {0, 1}.
+    Y, Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and predicted labels :math:`h`, 0 or 1.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the value on the true labels is estimated from debiased labels p as the mean of
-        :math:`p_j (1 - h_j) + (1 - p_j) h_j` over observed labels. The estimate is unbiased [2]_.
+        Noise of Y. The mean of :math:`p_j (1 - h_j) + (1 - p_j) h_j` over observed labels is unbiased.
 
     Returns
     -------
@@ -50,9 +38,7 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float
 
     References
     ----------
-    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
-       Noise", IEEE TPAMI 45(1), 2023.
-    .. [2] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -63,7 +49,9 @@ def hamming_loss(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float
     >>> hamming_loss([[1, 0], [1, 1]], [[1, 0], [0, 1]], noise=ClassConditionalNoise([0.1, 0.0], [0.0, 0.2]))
     Estimate(value=0.1875, se=0.368..., status='unbiased')
     """
-    return evaluate("hamming_loss", Y, Y_pred, noise, Form(corrected_hamming, "unbiased"), needs="labels")
+    return evaluate(
+        "hamming_loss", Y, Y_pred, noise, Form(corrected.quotient(corrected.hamming_sums), "unbiased"), needs="labels"
+    )
 
 
 def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
@@ -76,13 +64,10 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Predicted labels :math:`h` in {0, 1}.
+    Y, Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and predicted labels :math:`h`, 0 or 1.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, debiased labels replace y in the sums, which are then unbiased [1]_; their ratio is
-        consistent. The estimate is NaN if the corrected number of positive labels is negative.
+        Noise of Y. The estimate is consistent [1]_, and NaN if the corrected number of positives is negative.
 
     Returns
     -------
@@ -91,7 +76,7 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     References
     ----------
-    .. [1] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
+    .. [1] N. Natarajan et al., "Learning with Noisy Labels", NeurIPS, 2013.
 
     Examples
     --------
@@ -99,7 +84,8 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     >>> micro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.8
     """
-    form = Form(corrected_micro_f1, "consistent", "the corrected number of positive labels is negative")
+    reason = "the corrected number of positive labels is negative"
+    form = Form(partial(corrected.f1, macro=False), "consistent", reason)
     return evaluate("micro_f1", Y, Y_pred, noise, form, needs="labels")
 
 
@@ -113,14 +99,11 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Predicted labels :math:`h` in {0, 1}.
+    Y, Y_pred : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and predicted labels :math:`h`, 0 or 1.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, debiased labels replace y in the sums, which are then unbiased [1]_; the estimate is
-        consistent. A label whose corrected number of positives is not positive counts 0. If the number is negative for
-        any label, the status is "approximate".
+        Noise of Y. The estimate is consistent [1]_. A label whose corrected number of positives is not positive counts
+        0; if it is negative, the status is "approximate".
 
     Returns
     -------
@@ -129,7 +112,7 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     References
     ----------
-    .. [1] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
+    .. [1] N. Natarajan et al., "Learning with Noisy Labels", NeurIPS, 2013.
 
     Examples
     --------
@@ -137,13 +120,13 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
     >>> macro_f1([[1, 0], [1, 0]], [[1, 0], [1, 1]])
     0.5
     """
-    return evaluate("macro_f1", Y, Y_pred, noise, _macro_f1_form, needs="labels")
 
+    def form(Y: Tensor, Y_pred: Tensor, model: NoiseModel) -> Form:
+        # A label whose corrected number of positives is negative counts 0 without evidence for that value.
+        negative = bool((model.debias(Y).nansum(0) < 0).any())
+        return Form(partial(corrected.f1, macro=True), "approximate" if negative else "consistent")
 
-def _macro_f1_form(Y: Tensor, Y_pred: Tensor, model: NoiseModel) -> Form:
-    # A label whose corrected number of positives is negative counts 0 without evidence for that value.
-    negative = bool((model.debias(Y).nansum(0) < 0).any())
-    return Form(corrected_macro_f1, "approximate" if negative else "consistent")
+    return evaluate("macro_f1", Y, Y_pred, noise, form, needs="labels")
 
 
 def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
@@ -152,9 +135,9 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j| |N_j|} \sum_{i \in P_j} \sum_{m \in N_j}
               \left( 1[f_{ij} > f_{mj}] + \tfrac{1}{2}\, 1[f_{ij} = f_{mj}] \right)
 
-    Here :math:`P_j` and :math:`N_j` are the rows with and without label j, and :math:`L` is the set of labels that have
-    both. Other labels have no ROC curve and are excluded. The value is NaN if L is empty. The area is the probability
-    that a positive row has a higher score than a negative row [1]_.
+    Here :math:`P_j` and :math:`N_j` are the rows with and without label j, and :math:`L` are the labels that have both;
+    others are excluded. The value is NaN if L is empty. The area is the probability that a positive row has a higher
+    score than a negative row [1]_.
 
     Parameters
     ----------
@@ -163,9 +146,8 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     scores : array, tensor, DataFrame or nested lists of shape (n, q)
         Real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, each area is a ratio of two sums over pairs of rows weighted by debiased labels; the sums
-        are unbiased [2]_ and the ratio is consistent. Labels whose corrected number of positive or negative rows is
-        within two standard errors of 0 are excluded; the status is then "approximate".
+        Noise of Y. The estimate, from pairs of rows weighted by debiased labels, is consistent. Labels whose corrected
+        number of positive or negative rows is within two standard errors of 0 are excluded ("approximate").
 
     Returns
     -------
@@ -174,9 +156,7 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
 
     References
     ----------
-    .. [1] J. A. Hanley and B. J. McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic
-       (ROC) Curve", Radiology 143(1), 1982.
-    .. [2] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
+    .. [1] J. A. Hanley and B. J. McNeil, "The Meaning and Use of the Area under a ROC Curve", Radiology 143(1), 1982.
 
     Examples
     --------
@@ -184,12 +164,12 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     >>> macro_auc([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.5
     """
-    form = partial(_form_over_labels, corrected_macro_auc, have_both_classes, "positive and negative rows")
+    form = partial(_form_over_labels, corrected.macro_auc, corrected.have_both_classes, "positive and negative rows")
     return evaluate("macro_auc", Y, scores, noise, form)
 
 
 def _form_over_labels(
-    value: MetricFunction,
+    value: corrected.MetricFunction,
     included: Callable[[Tensor], Tensor],
     rows: str,
     Y: Tensor,
@@ -208,9 +188,9 @@ def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j|} \sum_{i \in P_j}
               \frac{|\{m \in P_j : f_{mj} \geq f_{ij}\}|}{|\{m : f_{mj} \geq f_{ij}\}|}
 
-    Here :math:`P_j` are the rows with label j, and :math:`L` is the set of labels with at least one. Other labels are
-    excluded. The value is NaN if L is empty. This is the mean of ``average_precision_score`` of scikit-learn over these
-    labels [1]_. The ranking metric :func:`average_precision` ranks the labels of a row instead.
+    Here :math:`P_j` are the rows with label j, and :math:`L` are the labels with at least one; others are excluded. The
+    value is NaN if L is empty. This is the mean of ``average_precision_score`` of scikit-learn over these labels [1]_;
+    :func:`average_precision` ranks the labels of a row instead.
 
     Parameters
     ----------
@@ -219,9 +199,8 @@ def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -
     scores : array, tensor, DataFrame or nested lists of shape (n, q)
         Real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, each average precision is a ratio of two unbiased sums of debiased labels, hence
-        consistent. Labels whose corrected number of positive rows is within two standard errors of 0 are excluded; the
-        status is then "approximate".
+        Noise of Y. The estimate is consistent. Labels whose corrected number of positive rows is within two standard
+        errors of 0 are excluded ("approximate").
 
     Returns
     -------
@@ -238,5 +217,5 @@ def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -
     >>> mean_average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.5, 0.3], [0.4, 0.2]])
     0.8333333333333333
     """
-    form = partial(_form_over_labels, corrected_mean_average_precision, have_positives, "positive rows")
+    form = partial(_form_over_labels, corrected.mean_average_precision, corrected.have_positives, "positive rows")
     return evaluate("mean_average_precision", Y, scores, noise, form)

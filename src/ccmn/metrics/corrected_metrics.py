@@ -2,17 +2,18 @@ r"""Metrics on debiased labels, for one model or a stack of models. They are als
 
 Labels p are real numbers with E[p | y] = y, NaN where a label is not observed. True labels are 0 and 1. Each function
 takes p of shape (n, q), scores or predictions of shape (..., n, q) and row weights of shape (n,), and returns (...) in
-float64. All functions are differentiable in p and in the weights; standard errors are computed from these derivatives.
+float64. All are differentiable in p and in the weights; standard errors are computed from these derivatives. Ratios of
+unbiased sums are consistent.
 
 The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. The
 flips of a row are then dependent, so products of debiased labels are biased. Since products of two different true
-labels are 0, the metrics can be written as linear functions of the labels, which are unbiased. Average precision and
-coverage of other rows have multilinear forms (:func:`multilinear_form`).
+labels are 0, the metrics can be written as linear functions of the labels, which are unbiased.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ccmn.metrics.metric import Form, LabelTransform, debias_transform
+from ccmn.metrics.metric import Form, debias_transform
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 MIN_ROWS_PER_INFLATION = 100
-"""Minimum number of rows per unit of variance inflation for the unbiased estimate.
-
-The standard error is then at most about a tenth of the standard deviation of the metric over rows.
-"""
+"""Minimum number of rows per unit of variance inflation for the unbiased estimate. The standard error is then at most
+about a tenth of the standard deviation of the metric over rows."""
 
 MAX_NODES = 32
 """Maximum number of Gauss-Legendre nodes: exact for up to 64 labels; for more labels the error is below 1e-9."""
@@ -49,66 +48,41 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 class Sums(NamedTuple):
-    """Numerator and denominator of a metric: sums over rows, which can be accumulated block by block.
-
-    Parameters
-    ----------
-    wrong : tensor of shape (...)
-        Numerator of each model.
-    total : tensor of shape ()
-        Denominator.
-    """
+    """Numerators (...) and denominator of a metric: sums over rows, which can be accumulated block by block."""
 
     wrong: Tensor
     total: Tensor
 
     def ratio(self) -> Tensor:
-        """Return the quotient; 0 if both sums are 0."""
-        return self.wrong / self.total.clamp_min(_TINY)
+        """Return the quotient; NaN if the denominator is not positive, which can happen with few rows."""
+        return torch.where(self.total > 0, self.wrong / self.total.clamp_min(_TINY), torch.nan)
 
 
-def corrected_hamming(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the unbiased Hamming loss: the mean of :math:`p_j (1 - h_j) + (1 - p_j) h_j` over observed labels.
-
-    It is unbiased because it is linear in the labels. With few rows it can be negative.
-    """
-    return hamming_sums(p, predicted, weights).ratio()
+def quotient(sums: Callable[[Tensor, Tensor, Tensor], Sums]) -> MetricFunction:
+    """Return the metric that is the ratio of these sums."""
+    return lambda p, second, weights: sums(p, second, weights).ratio()
 
 
 def hamming_sums(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Sums:
-    """Return the two sums of ``corrected_hamming``."""
+    r"""Return the sums of the unbiased Hamming loss: the mean of :math:`p_j (1 - h_j) + (1 - p_j) h_j`."""
     p, entry_weights = _fill_unobserved(p, weights)
     wrong = p + (1 - 2 * p) * predicted.double()
     return Sums((wrong * entry_weights).sum((-1, -2)), entry_weights.sum())
 
 
-def corrected_one_error(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the unbiased one-error: the mean of 1 - p of the top-ranked label over rows without NaN."""
-    return one_error_sums(p, scores, weights).ratio()
-
-
 def one_error_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
-    """Return the two sums of ``corrected_one_error``."""
+    """Return the sums of the unbiased one-error: the mean of 1 - p of the top label over rows without NaN."""
     top = scores == scores.amax(-1, keepdim=True)
     wrong = 1 - (top * p.double().nan_to_num(0.0)).sum(-1) / top.sum(-1)
     return _row_sums(wrong, p, weights)
 
 
-def pooled_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the ranking loss over all pairs of all rows: a ratio of two unbiased sums, hence consistent.
-
-    .. math:: \frac{\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \frac12 1[f_{ij} = f_{ik}])}
-                   {\sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})}
-
-    A tied pair counts 1/2. The value is NaN if the corrected number of pairs is not positive, which can happen with few
-    rows.
-    """
-    sums = pooled_ranking_sums(p, scores, weights)
-    return torch.where(sums.total > 0, sums.ratio(), torch.nan)
-
-
 def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
-    """Return the two sums of ``pooled_ranking_loss``: wrong pairs and all pairs."""
+    r"""Return the sums of the ranking loss over all pairs of all rows: wrong pairs and pairs, both unbiased.
+
+    .. math:: \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \tfrac12 1[f_{ij} = f_{ik}]),
+              \qquad \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})
+    """
     observed = ~p.isnan()
     pos = p.double().nan_to_num(0.0)
     neg = torch.where(observed, 1 - pos, 0.0)
@@ -133,67 +107,51 @@ def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
     return (p * (above - n / 2)).sum(-1)
 
 
-def corrected_micro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the micro-averaged F1, :math:`2 TP / (PP + P)`: a ratio of unbiased sums, hence consistent.
+def f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None, *, macro: bool) -> Tensor:
+    r"""Return :math:`2 TP / (PP + P)` over all labels, or its mean over the labels: ratios of unbiased sums.
 
-    Here :math:`TP = \sum h p`, :math:`P = \sum p` and :math:`PP = \sum h`. The value is 0 if P = 0, as for true
-    labels, and NaN if P < 0.
+    Here :math:`TP = \sum h p`, :math:`P = \sum p` and :math:`PP = \sum h`. F1 is 0 if P = 0, as for true labels. If
+    P < 0, F1 of all labels is NaN; F1 of one label counts 0.
     """
     p, entry_weights = _fill_unobserved(p, weights)
-    f1, positives = _f1(p, predicted, entry_weights, dim=(-2, -1))
+    dim = (-2,) if macro else (-2, -1)
+    true_positives, positives = ((entry_weights * values).sum(dim) for values in (p * predicted, p))
+    denominator = torch.where(positives > 0, positives + (entry_weights * predicted).sum(dim), 1.0)
+    f1 = torch.where(positives > 0, 2 * true_positives / denominator, 0.0)
+    if macro:
+        return f1.sum(-1) / (entry_weights > 0).any(-2).sum()
     return torch.where(positives < 0, torch.nan, f1)
 
 
-def corrected_macro_f1(p: Tensor, predicted: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the mean of the F1 of all labels with observations; each is computed as in ``corrected_micro_f1``.
-
-    The estimate is consistent. F1 is 0 for a label whose corrected number of positives is not positive.
-    """
-    p, entry_weights = _fill_unobserved(p, weights)
-    f1, _ = _f1(p, predicted, entry_weights, dim=(-2,))
-    observed = (entry_weights > 0).any(-2)
-    return torch.where(observed, f1, 0.0).sum(-1) / observed.sum().clamp_min(1)
-
-
-def _f1(p: Tensor, predicted: Tensor, entry_weights: Tensor, dim: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Return F1 along ``dim`` (0 if the number of positives is not positive), and the number of positives."""
-    true_positives = (entry_weights * p * predicted).sum(dim)
-    positives = (entry_weights * p).sum(dim)
-    denominator = torch.where(positives > 0, positives + (entry_weights * predicted).sum(dim), 1.0)
-    return torch.where(positives > 0, 2 * true_positives / denominator, 0.0), positives
-
-
-def corrected_macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the AUC averaged over labels; each AUC is a ratio of two unbiased sums, hence consistent.
+def macro_auc(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the AUC averaged over the labels that have both classes; each is a ratio of two unbiased sums.
 
     .. math:: \frac{\sum_{i \ne m} p_i (1 - p_m) (1[f_i > f_m] + \frac12 1[f_i = f_m])}{\sum_{i \ne m} p_i (1 - p_m)}
-
-    Only labels that have both classes (``have_both_classes``) are included.
     """
     included = have_both_classes(p, weights)
     p, entry_weights = _fill_unobserved(p.mT, weights, rows=-1)
     pos, neg = p * entry_weights, (1 - p) * entry_weights
     wrong = wrong_pair_weights(pos, neg, scores.mT)
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
-    included = included & (pairs > 0)
-    auc = torch.where(included, 1 - wrong / torch.where(included, pairs, 1.0), 0.0)
-    return torch.where(included.any(-1), auc.sum(-1) / included.sum(-1).clamp_min(1), torch.nan)
+    return _mean_over_labels(pairs - wrong, pairs, included & (pairs > 0))
 
 
-def corrected_mean_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Return the average precision of each label, averaged over labels; each is a ratio of two unbiased sums.
+def mean_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the average precision averaged over the labels that have positives; each is a ratio of unbiased sums.
 
     .. math:: \frac{\sum_i \frac{p_i}{r_i} \Big( 1 + \sum_{m \ne i,\, f_m \ge f_i} p_m \Big)}{\sum_i p_i}
 
     Here :math:`r_i` is the number of rows with the score of row i or a higher one. For 0/1 labels this is the average
     over positive rows of the precision at their score, because :math:`p_i^2 = p_i`. Flips of different rows are
-    independent, so that the numerator, which contains no label twice in a term, is unbiased. The ratio is consistent.
-    Only labels whose number of positive rows exceeds 0 by two standard errors (``have_positives``) are included.
+    independent, so that the numerator, which contains no label twice in a term, is unbiased.
     """
-    included = have_positives(p, weights)
-    above, below = average_precision_sums(p, scores, weights)
-    values = torch.where(included, above / torch.where(included, below, 1.0), 0.0)
-    return torch.where(included.any(-1), values.sum(-1) / included.sum(-1).clamp_min(1), torch.nan)
+    return _mean_over_labels(*average_precision_sums(p, scores, weights), have_positives(p, weights))
+
+
+def _mean_over_labels(numerator: Tensor, denominator: Tensor, included: Tensor) -> Tensor:
+    """Return the mean of the ratios (..., q) of the included labels; NaN if there is none."""
+    ratios = torch.where(included, numerator / torch.where(included, denominator, 1.0), 0.0)
+    return torch.where(included.any(-1), ratios.sum(-1) / included.sum(-1).clamp_min(1), torch.nan)
 
 
 def average_precision_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -212,25 +170,19 @@ def average_precision_sums(p: Tensor, scores: Tensor, weights: Tensor | None = N
 
 
 def have_positives(p: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return for each label (q,) whether the number of its positive rows exceeds 0 by two standard errors."""
+    """Return for each label (q,) whether the number of its positive rows exceeds 0 by two standard errors.
+
+    The ratio of sums is unstable for other labels. The standard error follows from E[p^2 - p], the variance that noise
+    adds to p. It is 0 for true labels, for which one positive row is sufficient.
+    """
     p, entry_weights = _fill_unobserved(p.detach(), weights)
-    return (p * entry_weights).sum(-2) > _noise_margin(p, entry_weights)
+    margin = 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()
+    return (p * entry_weights).sum(-2) > margin
 
 
 def have_both_classes(p: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return for each label (q,) whether its positives and its negatives exceed 0 by two standard errors.
-
-    The ratio of sums is unstable for other labels. The standard error follows from E[p^2 - p], the variance that noise
-    adds to p. It is 0 for true labels, for which one positive and one negative row are sufficient.
-    """
-    p, entry_weights = _fill_unobserved(p.detach(), weights)
-    margin = _noise_margin(p, entry_weights)
-    return ((p * entry_weights).sum(-2) > margin) & (((1 - p) * entry_weights).sum(-2) > margin)
-
-
-def _noise_margin(p: Tensor, entry_weights: Tensor) -> Tensor:
-    """Return two standard errors of the sums (q,) of debiased labels by noise."""
-    return 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()
+    """Return for each label (q,) whether its positives and its negatives exceed 0 by two standard errors."""
+    return have_positives(p, weights) & have_positives(1 - p, weights)
 
 
 def single_label_ranking_loss(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -289,14 +241,10 @@ def multilinear_form(
 ) -> Form:
     r"""Return the form of average precision or coverage: multilinear, or for rows with exactly one true label.
 
-    Both metrics contain products and quotients of the labels of a row. Every function of 0/1 labels has exactly one
-    multilinear form, in which no label occurs twice in a term. Real numbers can replace the labels in this form:
-
-    - Debiased labels give an unbiased estimate, because labels flip independently and no debiased label is squared.
-    - Probabilities give the expected value under independent labels with these probabilities.
-
-    The variance of a product of q debiased labels grows like :math:`\prod_j c_j`, where :math:`c_j` is the largest
-    possible second moment of a factor :math:`1 - p_j`:
+    Every function of 0/1 labels has exactly one multilinear form, in which no label occurs twice in a term. Debiased
+    labels give an unbiased estimate in this form, because labels flip independently. The variance of a product of q
+    debiased labels grows like :math:`\prod_j c_j`, where :math:`c_j` is the largest possible second moment of a factor
+    :math:`1 - p_j`:
 
     .. math:: c_j = \max\Big(1 + \frac{\rho_{neg,j} (1 - \rho_{neg,j})}{r_j^2},\;
               \frac{\rho_{pos,j} (1 - \rho_{pos,j})}{r_j^2}\Big), \qquad r_j = 1 - \rho_{pos,j} - \rho_{neg,j}
@@ -306,19 +254,16 @@ def multilinear_form(
     .. math:: P(y = 1 \mid \tilde y, f) = \frac{\eta\, P(\tilde y \mid 1)}{\eta\, P(\tilde y \mid 1) + (1 - \eta)
               P(\tilde y \mid 0)}, \qquad \eta = P(y = 1 \mid f)
 
-    Here :math:`\eta` is an isotonic regression of the debiased labels on the scores, label by label, restricted to
-    [0, 1]. Products of posterior probabilities have a small variance, but they assume that the labels of a row are
-    independent given scores and noisy labels. The estimate is then approximate. The choice depends only on rates, q and
-    n, so models that are compared on the same rows are compared by the same estimator. For missing labels with rates up
-    to 1/2, :math:`c_j = 1` and the estimate is always unbiased.
-
-    The labels of a row with a transition matrix do not flip independently; the single-label form is linear in them.
+    Here :math:`\eta` is an isotonic regression of the debiased labels on the scores, label by label. Products of
+    posterior probabilities have a small variance, but assume that the labels of a row are independent given scores and
+    noisy labels, so that the estimate is approximate. The choice depends only on rates, q and n: models that are
+    compared on the same rows are compared by the same estimator.
     """
     if not model.flips_independent:
         return Form(single_label, "unbiased", complete_rows=True)
     max_inflation = max(1.0, len(Y) / MIN_ROWS_PER_INFLATION)
     if isinstance(model, ClassConditionalNoise) and variance_inflation(model) > max_inflation:
-        return Form(multilinear, "approximate", complete_rows=True, transform=posterior_transform(scores))
+        return Form(multilinear, "approximate", complete_rows=True, transform=partial(posterior_labels, scores))
     return Form(multilinear, "unbiased", complete_rows=True)
 
 
@@ -337,7 +282,7 @@ def variance_inflation(noise: ClassConditionalNoise) -> float:
         return float(np.maximum(if_false, if_true).prod())
 
 
-def corrected_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
+def average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Return the mean multilinear average precision over rows without NaN.
 
     .. math:: \prod_i (1 - p_i) + \int_0^1 \sum_j \frac{p_j}{r_j} \Big( \prod_{i \ne j} g_i(z)
@@ -345,16 +290,14 @@ def corrected_average_precision(p: Tensor, scores: Tensor, weights: Tensor | Non
               \qquad g_i(z) = 1 - p_i + p_i z
 
     Here :math:`r_j` is the rank of label j. The integral of :math:`z^{|P| - 1}` equals :math:`1 / |P|`, the divisor
-    of the average over true labels. The first product is the case of no true label, which counts 1.
-
-    Labels p are (n, q), scores (..., n, q) and row weights (n,); the result is (...) in float64. O(n q) memory.
+    of the average over true labels. The first product is the case of no true label, which counts 1. O(n q) memory.
     """
     labels, n_lower = _sorted_labels(p, scores)
     integral: Tensor = _PrecisionIntegral.apply(labels, n_lower, _quadrature(p))  # type: ignore[no-untyped-call]
     return mean_of_rows((1 - labels).prod(-1) + integral, p, weights)
 
 
-def corrected_coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normalized: bool = False) -> Tensor:
+def coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normalized: bool = False) -> Tensor:
     r"""Return the mean multilinear coverage over rows without NaN.
 
     .. math:: \sum_k \Big( 1 - \prod_{i:\, f_i \le f_k} (1 - p_i) \Big)
@@ -392,10 +335,7 @@ def _quadrature(p: Tensor) -> list[tuple[float, float]]:
 
 
 class _PrecisionIntegral(torch.autograd.Function):
-    """Sum of ``_precision_at`` over the nodes, with the derivative accumulated node by node.
-
-    Rows do not interact, so the derivative is one matrix (..., n, q). Memory does not grow with the number of nodes.
-    """
+    """Sum of ``_precision_at`` over the nodes. Its derivative, one matrix (..., n, q), is accumulated node by node."""
 
     @staticmethod
     def forward(ctx: Any, labels: Tensor, n_lower: Tensor, nodes: list[tuple[float, float]]) -> Tensor:
@@ -429,31 +369,20 @@ def _precision_at(labels: Tensor, n_lower: Tensor, z: float) -> Tensor:
     return factor.prod(-1) * (odds / rank * (1 + z * others)).sum(-1)
 
 
-def posterior_transform(scores: Tensor) -> LabelTransform:
-    """Return the function that replaces noisy labels by posterior probabilities given these scores (n, q)."""
-
-    def transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
-        prior = clean_probability(debias_transform(Y, rho_pos, rho_neg, weights), scores, weights)
-        return posterior(Y, prior, rho_pos, rho_neg)
-
-    return transform
-
-
-def posterior(Y: Tensor, prior: Tensor, rho_pos: Tensor, rho_neg: Tensor) -> Tensor:
-    """Return P(y = 1) given the noisy label, by Bayes' rule; NaN stays NaN."""
-    prior = prior.clamp(_EPS, 1 - _EPS)
+def posterior_labels(scores: Tensor, Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
+    """Return P(y = 1) given the noisy label and the scores (n, q), by Bayes' rule; NaN stays NaN."""
+    prior = clean_probability(debias_transform(Y, rho_pos, rho_neg, weights), scores, weights).clamp(_EPS, 1 - _EPS)
     if_true = prior * torch.where(Y == 1, 1 - rho_pos, rho_pos)
     if_false = (1 - prior) * torch.where(Y == 1, rho_neg, 1 - rho_neg)
     return torch.where(Y.isnan(), torch.nan, if_true / (if_true + if_false))
 
 
 def clean_probability(p: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
-    r"""Return P(y = 1 | f) for every entry, from debiased labels p.
+    r"""Return P(y = 1 | f) for every entry, from debiased labels p: isotonic in the score, with the sum :math:`\sum p`.
 
-    The probabilities are isotonic in the score, lie in [0, 1] and have the sum :math:`\sum p`. The means m of debiased
-    labels over ranges of scores can leave [0, 1]. Clipping alone would increase their sum, by a large factor if there
-    are many rare labels. The closest probabilities with the correct sum are :math:`\min(\max(m - t, 0), 1)` with a
-    common shift t.
+    The means m of debiased labels over ranges of scores can leave [0, 1]. Clipping alone would increase their sum, by a
+    large factor if there are many rare labels. The closest probabilities with the correct sum are
+    :math:`\min(\max(m - t, 0), 1)` with a common shift t.
     """
     observed = ~p.isnan()
     cell = torch.from_numpy(_isotonic_cells(p, scores, weights)).to(p.device)
@@ -461,7 +390,7 @@ def clean_probability(p: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
     empty = entry_weights.new_zeros(int(cell.max()) + 1)
     size = empty.index_add(0, cell.flatten(), entry_weights)
     total = empty.index_add(0, cell.flatten(), entry_weights * p.nan_to_num(0.0).flatten())
-    mean = total / size.clamp_min(torch.finfo(torch.float64).tiny)
+    mean = total / size.clamp_min(_TINY)
     return (mean - _shift(mean, size)).clamp(0, 1)[cell]
 
 
@@ -495,6 +424,5 @@ def _shift(mean: Tensor, size: Tensor) -> Tensor:
     inside, full = (mean > middle) & (mean < middle + 1), mean >= middle + 1
     # The set of cells that are not clipped is known. On it, the sum is linear in t.
     unclipped = (size * inside).sum()
-    tiny = torch.finfo(unclipped.dtype).tiny
-    exact = ((size * mean * inside).sum() + (size * full).sum() - goal) / unclipped.clamp_min(tiny)
+    exact = ((size * mean * inside).sum() + (size * full).sum() - goal) / unclipped.clamp_min(_TINY)
     return torch.where(unclipped > 0, exact, middle)

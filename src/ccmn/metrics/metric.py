@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -47,24 +46,21 @@ MAX_BLOCK_ENTRIES = 2**18
 class Estimate(float):
     """Estimate of a metric on true labels, computed from noisy labels: a float with a standard error and a status.
 
-    The value is not clipped. An unbiased estimate can lie outside the range of the metric, most often if there are few
-    rows.
+    The value is not clipped: with few rows, an unbiased estimate can lie outside the range of the metric.
 
     Parameters
     ----------
     value : float
         Estimated metric. NaN if it cannot be estimated.
     se : float
-        Standard error. It contains the sampling error of the rows and, if the noise rates come with standard errors,
-        their uncertainty. NaN for a single row.
+        Standard error by the sampling of rows and, if rates are estimated, by their errors. NaN for a single row.
     status : {"unbiased", "consistent", "approximate"}
         "unbiased": the expected value is the metric on true labels for any number of rows. "consistent": the estimate
         converges to it as the number of rows grows. "approximate": a bias remains that ``se`` does not include.
 
     References
     ----------
-    .. [1] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013
-       (unbiased estimators of losses under class-conditional noise).
+    .. [1] N. Natarajan et al., "Learning with Noisy Labels", NeurIPS, 2013.
     .. [2] L. A. Jaeckel, "The Infinitesimal Jackknife", Bell Laboratories Memorandum MM 72-1215-11, 1972.
 
     Examples
@@ -105,7 +101,7 @@ class Metric:
     Parameters
     ----------
     name : str
-        Name of the metric in reports and in ``METRICS``.
+        Name of the metric.
     function : callable
         ``function(Y, Y_pred)`` or ``function(Y, scores)``. With ``noise=`` it returns an :class:`Estimate`.
     needs : {"labels", "scores"}
@@ -146,22 +142,19 @@ class Metric:
 
 @runtime_checkable
 class EstimatedNoise(Protocol):
-    """Protocol of estimated noise rates: a noise model and the standard errors of its rates (``NoiseRates``)."""
+    """Protocol of estimated noise rates (``NoiseRates``): a noise model, and the standard errors (q,) of its rates."""
 
     @property
     def noise(self) -> ClassConditionalNoise:
         """Noise model with the estimated rates."""
-        ...
 
     @property
     def se_pos(self) -> FloatArray:
-        """Standard errors of the false-negative rates, shape (q,)."""
-        ...
+        """Standard errors of the false-negative rates."""
 
     @property
     def se_neg(self) -> FloatArray:
-        """Standard errors of the false-positive rates, shape (q,)."""
-        ...
+        """Standard errors of the false-positive rates."""
 
 
 Noise = NoiseModel | EstimatedNoise
@@ -178,18 +171,18 @@ def debias_transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tenso
 
 
 class Form(NamedTuple):
-    """Form of a metric for debiased labels."""
+    """Form of a metric for debiased labels.
+
+    ``value`` is a function (soft labels, second argument of the metric, row weights) -> metric, NaN if it is undefined
+    for the reason ``undefined``. ``status`` is that of the estimate if the rates are known. With ``complete_rows``,
+    only rows are used in which every label is observed. ``transform`` replaces noisy labels by soft labels.
+    """
 
     value: Callable[[Tensor, Tensor, Tensor], Tensor]
-    """Function (soft labels, second argument of the metric, row weights) -> metric, NaN if it is undefined."""
     status: Status
-    """Status of the estimate if the rates are known."""
     undefined: str = ""
-    """Reason in the warning if the metric is undefined."""
     complete_rows: bool = False
-    """Whether only rows are used in which every label is observed."""
     transform: LabelTransform = debias_transform
-    """Function that replaces noisy labels by soft labels."""
 
 
 def evaluate(
@@ -203,55 +196,34 @@ def evaluate(
 ) -> float:
     """Return a metric of true labels or, with ``noise``, its estimate from noisy labels.
 
-    Parameters
-    ----------
-    metric : str
-        Name of the metric in the warning.
-    Y : labels of shape (n, q)
-        True or noisy labels in any container.
-    second : labels or scores of shape (n, q)
-        Second argument of the metric.
-    noise : noise model, NoiseRates or None
-        Noise of Y.
-    form : Form or callable
-        Form for debiased labels, or a function (noisy labels, ``second``, noise model) that selects it.
-    plain : callable or None, default=None
-        Function (true labels of type bool, ``second``) -> metric; by default the form with p = y.
-    needs : {"labels", "scores"}, default="scores"
-        Whether ``second`` are predicted labels or scores.
-
-    Returns
-    -------
-    float
-        Value, or an ``Estimate``.
+    ``form`` is the form for debiased labels, or a function (noisy labels, ``second``, noise model) that selects it.
+    ``plain`` computes the metric of true labels of type bool; by default it is the form with p = y.
     """
     # Tensors of inference mode cannot be differentiated, which standard errors require.
     with torch.inference_mode(False):
         labels, other = read_pair(Y, second, noise, needs)
         if noise is None and plain is not None:
             return float(plain(labels == 1, other))
+        known = ClassConditionalNoise(0.0, 0.0, n_labels=labels.shape[1]) if noise is None else noise
+        model = resolve_noise_model(known, labels)
+        chosen = form if isinstance(form, Form) else form(labels, other, model)
+
+        def theta(weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
+            soft = chosen.transform(labels, rates[0], rates[1], weights) if rates else model.debias(labels)
+            return chosen.value(soft, other, weights)
+
         weights = torch.ones(len(labels), dtype=torch.float64, device=labels.device)
-        none = ClassConditionalNoise(0.0, 0.0, n_labels=labels.shape[1])
-        model = none if noise is None else resolve_noise_model(noise, labels)
-        form = form if isinstance(form, Form) else form(labels, other, model)
-        reason, observed = form.undefined, ~labels.isnan()
-        found: float = math.nan
-        if not (observed.all(-1) if form.complete_rows else observed).any():
-            found = Estimate(math.nan, math.nan, status_with_rates(form.status, noise or none))
-            reason = "no row has all labels observed" if form.complete_rows else "no label is observed"
-        elif noise is None:
-            found = float(form.value(labels, other, weights))
+        reason, observed = chosen.undefined, ~labels.isnan()
+        if noise is None:
+            found = float(chosen.value(labels, other, weights))
+        elif not (observed.all(-1) if chosen.complete_rows else observed).any():
+            found = Estimate(math.nan, math.nan, status_with_rates(chosen.status, noise))
+            reason = "no row has all labels observed" if chosen.complete_rows else "no label is observed"
         else:
-            found = differentiate(partial(_theta, form, labels, other, model), noise, weights, form.status)
+            found = differentiate(theta, noise, weights, chosen.status)
     if math.isnan(found):
         warn(f"{metric} cannot be estimated and is NaN (n_samples={len(labels)}): {reason}")
     return found
-
-
-def _theta(form: Form, Y: Tensor, other: Tensor, model: NoiseModel, weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
-    """Return the metric as a function of row weights and rates."""
-    soft = form.transform(Y, rates[0], rates[1], weights) if rates else model.debias(Y)
-    return form.value(soft, other, weights)
 
 
 def differentiate(
@@ -269,8 +241,12 @@ def differentiate(
         rates = [torch.tensor(rate, device=weights.device, requires_grad=True) for rate in known]
         theta = value(weights, rates)
         slopes = torch.autograd.grad(theta, (weights, *rates), allow_unused=True, materialize_grads=True)
-    undefined = bool(theta.isnan())
-    se = math.nan if undefined else variance_of_estimate(slopes, noise) ** 0.5
+    n = len(weights)
+    variance = float(slopes[0].square().sum()) * n / (n - 1) if n > 1 else math.nan
+    if not isinstance(noise, NoiseModel):
+        for slope, error in zip(slopes[1:], (noise.se_pos, noise.se_neg)):
+            variance += float((slope * torch.tensor(error, dtype=torch.float64).to(slope.device)).square().sum())
+    se = math.nan if theta.isnan() else variance**0.5
     return Estimate(float(theta.detach()), se, status_with_rates(status, noise))
 
 
@@ -290,17 +266,6 @@ def status_with_rates(status: Status, noise: Noise) -> Status:
     """
     uncertain = not isinstance(noise, NoiseModel) and bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
     return "approximate" if uncertain else status
-
-
-def variance_of_estimate(slopes: tuple[Tensor, ...], noise: Noise) -> float:
-    """Return the variance from the derivatives by row weights and, if present, by rho_pos and rho_neg."""
-    n = len(slopes[0])
-    variance = float(slopes[0].square().sum()) * n / (n - 1) if n > 1 else math.nan
-    if not isinstance(noise, NoiseModel):
-        for slope, se in zip(slopes[1:], (noise.se_pos, noise.se_neg)):
-            error = torch.tensor(se, dtype=torch.float64).to(slope.device)
-            variance += float((slope * error).square().sum())
-    return variance
 
 
 def read_pair(Y: Labels, second: Any, noise: object, needs: str, first: str = "Y") -> tuple[Tensor, Tensor]:

@@ -1,15 +1,13 @@
 """Metrics of label rankings: ranking loss, average precision, coverage and one-error.
 
-Functions with the suffix ``_rows`` return one value per row; functions with the suffix ``_from`` do the same for a
-``Ranking`` that several metrics share. They work on tensors with broadcast leading dimensions, without validation and
-without host synchronization on accelerators.
+The functions ``*_from`` return one value per row of a ``Ranking``, which several metrics share. They work on tensors
+with broadcast leading dimensions, without validation and without host synchronization on accelerators. Counts are
+stored in float64, in which integers up to 2^53 are exact.
 
 >>> Y, scores = torch.tensor([[1, 0], [0, 1]]), torch.randn(5, 2, 2)  # five models, two rows, two labels
 >>> ranking = Ranking.of(Y, scores)
 >>> ranking_loss_from(ranking).shape, average_precision_from(ranking).shape
 (torch.Size([5, 2]), torch.Size([5, 2]))
-
-Counts are stored in float64, in which integers up to 2^53 are exact.
 """
 
 from __future__ import annotations
@@ -23,16 +21,7 @@ from torch import Tensor
 
 from ccmn._containers import Labels
 from ccmn._validation import check_choice
-from ccmn.metrics.corrected_metrics import (
-    corrected_average_precision,
-    corrected_coverage,
-    corrected_one_error,
-    multilinear_form,
-    pooled_ranking_loss,
-    single_label_average_precision,
-    single_label_coverage,
-    single_label_ranking_loss,
-)
+from ccmn.metrics import corrected_metrics as corrected
 from ccmn.metrics.metric import Form, Noise, evaluate, mean_of_row_blocks
 from ccmn.noise import NoiseModel
 
@@ -60,9 +49,8 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     ties : {"full", "half"}, default="full"
         Weight of a tied pair: c = 1 as in scikit-learn, or c = 1/2 as in Eq. (2) of [1]_.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the pooled loss is estimated: wrong pairs of all rows divided by pairs of all rows, with
-        c = 1/2. Both sums are unbiased [2]_ and their ratio is consistent. For a transition matrix, where exactly one
-        label of each row is true, the pooled loss equals the mean over rows and the estimate is unbiased.
+        Noise of Y. The pooled loss, wrong pairs of all rows divided by pairs of all rows with c = 1/2, has a consistent
+        estimate. It is unbiased for a transition matrix, where exactly one label of each row is true.
 
     Returns
     -------
@@ -71,9 +59,7 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
 
     References
     ----------
-    .. [1] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
-       Noise", IEEE TPAMI 45(1), 2023.
-    .. [2] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
+    .. [1] M.-K. Xie and S.-J. Huang, "CCMN", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -82,20 +68,15 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     (0.5, 0.25)
     """
     check_choice(ties, "ties", ("full", "half"))
-    plain = partial(mean_of_row_blocks, partial(ranking_loss_rows, ties=ties))
+    plain = partial(mean_of_row_blocks, lambda y, f: ranking_loss_from(Ranking.of(y, f), ties))
     return evaluate("ranking_loss", Y, scores, noise, _ranking_loss_form, plain)
 
 
 def _ranking_loss_form(Y: Tensor, scores: Tensor, model: NoiseModel) -> Form:
     if not model.flips_independent:
-        return Form(single_label_ranking_loss, "unbiased", complete_rows=True)
+        return Form(corrected.single_label_ranking_loss, "unbiased", complete_rows=True)
     reason = "the corrected number of relevant-irrelevant label pairs is not positive"
-    return Form(pooled_ranking_loss, "consistent", reason)
-
-
-def ranking_loss_rows(Y: Tensor, scores: Tensor, ties: Ties = "full") -> Tensor:
-    """Return the ranking loss of each row: (..., q) and (..., q) -> (...), float64."""
-    return ranking_loss_from(Ranking.of(Y, scores), ties)
+    return Form(corrected.quotient(corrected.pooled_ranking_sums), "consistent", reason)
 
 
 def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> Tensor:
@@ -130,8 +111,8 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> flo
     scores : array, tensor, DataFrame or nested lists of shape (n, q)
         Real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the estimate is unbiased if noise rates and q are small enough for the number of rows,
-        otherwise approximate; the user guide on metrics states the condition. Rows with NaN are excluded.
+        Noise of Y. The estimate is unbiased if noise rates and q are small enough for n (see the user guide on
+        metrics), otherwise approximate. Rows with NaN are excluded.
 
     Returns
     -------
@@ -140,8 +121,7 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> flo
 
     References
     ----------
-    .. [1] G. Tsoumakas, I. Katakis and I. Vlahavas, "Mining Multi-Label Data", in Data Mining and Knowledge Discovery
-       Handbook, Springer, 2010.
+    .. [1] G. Tsoumakas et al., "Mining Multi-Label Data", Data Mining and Knowledge Discovery Handbook, Springer, 2010.
 
     Examples
     --------
@@ -149,14 +129,9 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> flo
     >>> average_precision([[1, 0, 1, 0]], [[0.9, 0.8, 0.3, 0.1]])
     0.8333333333333333
     """
-    plain = partial(mean_of_row_blocks, average_precision_rows)
-    form = partial(multilinear_form, corrected_average_precision, single_label_average_precision)
+    plain = partial(mean_of_row_blocks, lambda y, f: average_precision_from(Ranking.of(y, f)))
+    form = partial(corrected.multilinear_form, corrected.average_precision, corrected.single_label_average_precision)
     return evaluate("average_precision", Y, scores, noise, form, plain)
-
-
-def average_precision_rows(Y: Tensor, scores: Tensor) -> Tensor:
-    """Return the average precision of each row: (..., q) and (..., q) -> (...), float64."""
-    return average_precision_from(Ranking.of(Y, scores))
 
 
 def average_precision_from(ranking: Ranking) -> Tensor:
@@ -184,8 +159,8 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
     normalized : bool, default=False
         Whether to average :math:`\max(c_i - 1, 0) / q` instead of :math:`c_i`, as in [2]_.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, the estimate is unbiased if noise rates and q are small enough for the number of rows,
-        otherwise approximate; the user guide on metrics states the condition. Rows with NaN are excluded.
+        Noise of Y. The estimate is unbiased if noise rates and q are small enough for n (see the user guide on
+        metrics), otherwise approximate. Rows with NaN are excluded.
 
     Returns
     -------
@@ -194,10 +169,8 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
 
     References
     ----------
-    .. [1] G. Tsoumakas, I. Katakis and I. Vlahavas, "Mining Multi-Label Data", in Data Mining and Knowledge Discovery
-       Handbook, Springer, 2010.
-    .. [2] M.-K. Xie and S.-J. Huang, "CCMN: A General Framework for Learning With Class-Conditional Multi-Label
-       Noise", IEEE TPAMI 45(1), 2023.
+    .. [1] G. Tsoumakas et al., "Mining Multi-Label Data", Data Mining and Knowledge Discovery Handbook, Springer, 2010.
+    .. [2] M.-K. Xie and S.-J. Huang, "CCMN", IEEE TPAMI 45(1), 2023.
 
     Examples
     --------
@@ -208,8 +181,10 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
     0.5
     """
     plain = partial(mean_of_row_blocks, partial(coverage_rows, normalized=normalized))
-    multilinear = partial(corrected_coverage, normalized=normalized)
-    form = partial(multilinear_form, multilinear, partial(single_label_coverage, normalized=normalized))
+    multilinear = partial(corrected.coverage, normalized=normalized)
+    form = partial(
+        corrected.multilinear_form, multilinear, partial(corrected.single_label_coverage, normalized=normalized)
+    )
     return evaluate("coverage", Y, scores, noise, form, plain)
 
 
@@ -238,7 +213,7 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     scores : array, tensor, DataFrame or nested lists of shape (n, q)
         Real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. If given, debiased labels replace y. The estimate is unbiased. Rows with NaN are excluded.
+        Noise of Y. The estimate is unbiased. Rows with NaN are excluded.
 
     Returns
     -------
@@ -247,8 +222,7 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
 
     References
     ----------
-    .. [1] R. E. Schapire and Y. Singer, "BoosTexter: A Boosting-based System for Text Categorization", Machine
-       Learning 39(2-3), 2000.
+    .. [1] R. E. Schapire and Y. Singer, "BoosTexter", Machine Learning 39(2-3), 2000.
 
     Examples
     --------
@@ -256,31 +230,26 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     >>> one_error([[1, 0, 0], [1, 0, 0]], [[0.9, 0.2, 0.1], [0.5, 0.5, 0.1]])
     0.25
     """
-    return evaluate("one_error", Y, scores, noise, Form(corrected_one_error, "unbiased", complete_rows=True))
+    return evaluate(
+        "one_error",
+        Y,
+        scores,
+        noise,
+        Form(corrected.quotient(corrected.one_error_sums), "unbiased", complete_rows=True),
+    )
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Ranks of the labels of each row, computed once and shared by several metrics.
 
-    Tied labels share the largest rank number among them. ``Ranking.of`` needs one sort: O(q log q) time and O(q) memory
-    per row. For at most ``MAX_PAIRWISE_LABELS`` labels on a GPU it compares all pairs instead. It does not synchronize
-    with an accelerator.
+    ``labels`` (..., q), 0/1 or debiased, are floating and in the order of the other fields, which need not be that of
+    Y. ``rank`` (..., q) is the number of labels with this score or a higher one, ``hits`` (..., q) the number of true
+    labels among them, and ``positives`` (...) the number of true labels of the row.
 
-    Parameters
-    ----------
-    labels : tensor of shape (..., q)
-        Labels, 0/1 or debiased, floating. They are in the order of the other fields, which need not be that of the
-        columns.
-    positives : tensor of shape (...)
-        Number of true labels of the row.
-    rank : tensor of shape (..., q)
-        Number of labels with this score or a higher one.
-    hits : tensor of shape (..., q)
-        Number of true labels among those ``rank`` labels.
+    ``Ranking.of`` needs one sort: O(q log q) time and O(q) memory per row. For at most ``MAX_PAIRWISE_LABELS`` labels
+    on a GPU it compares all pairs instead, without synchronization.
 
-    Examples
-    --------
     >>> ranking = Ranking.of(torch.tensor([1, 0, 0]), torch.tensor([0.5, 0.5, 0.2]))
     >>> ranking.rank.tolist(), ranking.hits.tolist()
     ([3, 2, 2], [1.0, 1.0, 1.0])

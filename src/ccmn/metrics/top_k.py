@@ -1,9 +1,8 @@
 r"""Metrics of the k highest-ranked labels: precision, recall, nDCG and propensity-scored precision.
 
-The labels of row i with the k highest scores are :math:`T_i`. Labels with equal scores are ranked by their index: the
-lower index comes first. In a sparse score matrix only stored entries are scores. A row with fewer than k stored scores
-has fewer than k labels in :math:`T_i`; the empty positions count as misses. Rows without true labels count 0, as in
-pyxclib.
+:math:`T_i` are the labels of row i with the k highest scores. Of labels with equal scores, the one with the lower index
+comes first. In a sparse score matrix only stored entries are scores; a row with fewer than k of them has fewer labels
+in :math:`T_i`, and the empty positions count as misses. Rows without true labels count 0, as in pyxclib.
 
 Labels and scores are read in blocks of rows. Each row is reduced to its top k labels and its positive labels, so memory
 grows with n k and with the number of positive labels, but not with n q.
@@ -12,9 +11,9 @@ grows with n k and with the number of positive labels, but not with n q.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -37,7 +36,6 @@ from ccmn._warnings import warn
 from ccmn.metrics.metric import (
     MAX_BLOCK_ENTRIES,
     Noise,
-    Status,
     differentiate,
     resolve_noise_model,
     to_tensor,
@@ -55,14 +53,12 @@ def precision_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Real-valued scores. Entries that a sparse matrix does not store have no score and are never selected.
+    Y, scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        Labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and scores, as in :func:`recall_at_k`.
     k : int
-        Number of labels that are selected in each row, at most q.
+        Number of labels that are selected in each row.
     noise : class-conditional noise model, NoiseRates or None, default=None
-        Noise of Y. If given, debiased labels replace y. The estimate is unbiased. Rows with NaN are excluded.
+        Noise of Y. The estimate is unbiased. Rows with NaN are excluded.
 
     Returns
     -------
@@ -83,9 +79,7 @@ def precision_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -
     >>> precision_at_k(Y, scores, k=2, noise=MissingNoise([0.0, 0.5, 0.0, 0.0]))
     Estimate(value=0.75, se=0.25, status='unbiased')
     """
-    return _ratio(
-        Y, scores, k, noise, lambda top, p: (p.at_top(top).mean(1), torch.ones(top.n)), "unbiased", "precision_at_k"
-    )
+    return _ratio(Y, scores, k, noise, "precision_at_k")
 
 
 def recall_at_k(Y: Labels, scores: Any, k: int) -> float:
@@ -93,17 +87,14 @@ def recall_at_k(Y: Labels, scores: Any, k: int) -> float:
 
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{\max(1, |Y_i|)} \sum_{j \in T_i} y_{ij}
 
-    Here :math:`T_i` are the k labels with the highest scores and :math:`Y_i` the true labels. Ties are broken by the
-    label index. A row without true labels counts 0.
+    Here :math:`T_i` are the k labels with the highest scores and :math:`Y_i` the true labels. Rows without any count 0.
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}.
-    scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Real-valued scores. Entries that a sparse matrix does not store have no score and are never selected.
+    Y, scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels :math:`y`, 0 or 1, and scores; only stored entries of a sparse matrix are scores.
     k : int
-        Number of labels that are selected in each row, at most q.
+        Number of labels that are selected in each row.
 
     Returns
     -------
@@ -126,17 +117,15 @@ def ndcg_at_k(Y: Labels, scores: Any, k: int) -> float:
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( \sum_{r=1}^{\min(k, |Y_i|)} \frac{1}{\log_2(r + 1)} \Big)^{-1}
               \sum_{r=1}^{k} \frac{y_{i, t_{ir}}}{\log_2(r + 1)}
 
-    Here :math:`t_{ir}` is the label at rank r of row i and :math:`Y_i` are the true labels. Ties are broken by the
-    label index. A row without true labels counts 0. The metric was introduced in [1]_.
+    Here :math:`t_{ir}` is the label at rank r of row i and :math:`Y_i` are the true labels; a row without any counts 0
+    [1]_.
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}.
-    scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Real-valued scores. Entries that a sparse matrix does not store have no score and are never selected.
+    Y, scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        True labels :math:`y`, 0 or 1, and scores; only stored entries of a sparse matrix are scores.
     k : int
-        Number of labels that are selected in each row, at most q.
+        Number of labels that are selected in each row.
 
     Returns
     -------
@@ -145,8 +134,7 @@ def ndcg_at_k(Y: Labels, scores: Any, k: int) -> float:
 
     References
     ----------
-    .. [1] K. Järvelin and J. Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", ACM Transactions on
-       Information Systems 20(4), 2002.
+    .. [1] K. Järvelin and J. Kekäläinen, "Cumulated Gain-Based Evaluation of IR Techniques", ACM TOIS 20(4), 2002.
 
     Examples
     --------
@@ -166,24 +154,21 @@ def psp_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> floa
     .. math:: PSP = \frac{\sum_i \sum_{j \in T_i} \tilde y_{ij} / \pi_j}
               {\sum_i \max_{|S| \le k} \sum_{j \in S} \tilde y_{ij} / \pi_j}
 
-    Here :math:`T_i` are the k labels with the highest scores (ties are broken by the label index), and the propensity
-    :math:`\pi_j = 1 - \rho_{pos,j}` is the probability that a true label j is observed [1]_. The denominator is the
-    best value that a ranking can reach on the observed labels. Rows without labels add 0 to both sums.
+    Here :math:`T_i` are the k labels with the highest scores, and the propensity :math:`\pi_j = 1 - \rho_{pos,j}` is
+    the probability that a true label j is observed [1]_. The denominator is the best value that a ranking can reach on
+    the observed labels. Rows without labels add 0 to both sums.
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        Real-valued scores. Entries that a sparse matrix does not store have no score and are never selected.
+    Y, scores : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
+        Labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and scores, as in :func:`recall_at_k`.
     k : int
-        Number of labels that are selected in each row, at most q.
+        Number of labels that are selected in each row.
     noise : class-conditional noise model, NoiseRates or None, default=None
-        Noise of Y, usually a ``MissingNoise``, for example from :func:`ccmn.noise.propensity_noise`. Debiased labels
-        replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. All propensities are 1 without
-        noise. Rows with NaN are excluded. The result compares models. It does not estimate its value on the true
-        labels if rows have more than k labels, so its status is "approximate"; use :func:`precision_at_k` for an
-        unbiased estimate.
+        Noise of Y, usually a ``MissingNoise`` as from :func:`ccmn.noise.propensity_noise`; without it all propensities
+        are 1. Debiased labels replace :math:`\tilde y_{ij} / \pi_j`; both are equal if no labels are added. Rows with
+        NaN are excluded. The result compares models; its status is "approximate", because it does not estimate its
+        value on the true labels if rows have more than k of them.
 
     Returns
     -------
@@ -192,8 +177,7 @@ def psp_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> floa
 
     References
     ----------
-    .. [1] H. Jain, Y. Prabhu and M. Varma, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking
-       and Other Missing Label Applications", KDD, 2016.
+    .. [1] H. Jain, Y. Prabhu and M. Varma, "Extreme Multi-label Loss Functions", KDD, 2016.
 
     Examples
     --------
@@ -210,23 +194,22 @@ def psp_at_k(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> floa
             "psp_at_k is divided by the best ranking of the observed labels, some of which were added (rho_neg > 0): "
             "use precision_at_k for an unbiased estimate"
         )
-    return _ratio(
-        Y, scores, k, noise, lambda top, p: (p.at_top(top).sum(1), _best_gain(top, p)), "approximate", "psp_at_k"
-    )
+    return _ratio(Y, scores, k, noise, "psp_at_k")
 
 
 @dataclass(frozen=True)
 class TopLabels:
-    """Top k labels and positive labels of each row."""
+    """Top k labels and positive labels of each row.
+
+    ``index`` (n, k) are the labels in the order of their ranks, or ``n_labels`` where a row has fewer than k scores;
+    ``hits`` are the labels 0 or 1 at these positions, in float64. ``row``, ascending, and ``label`` are the positions
+    of all labels that are 1.
+    """
 
     index: Tensor
-    """Labels (n, k) in the order of their ranks; ``n_labels`` where a row has fewer than k scores."""
     hits: Tensor
-    """Labels 0 or 1 at these positions, in float64; 0 for empty positions."""
     row: Tensor
-    """Rows of the labels that are 1, ascending."""
     label: Tensor
-    """Columns of the labels that are 1."""
     n_labels: int
 
     @property
@@ -239,58 +222,35 @@ class TopLabels:
         return torch.bincount(self.row, minlength=self.n).double()
 
 
-class LabelValues(NamedTuple):
-    """Real numbers that replace the labels 0 and 1 of each label, usually debiased labels.
+def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, metric: str) -> float:
+    """Return precision or PSP of true labels or, with noise, its estimate from debiased labels."""
+    propensity = metric == "psp_at_k"
 
-    Both tensors have shape (q + 1,). The last entry is 0: it belongs to the empty positions of ``TopLabels``.
-    """
+    def value(weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
+        # Debiased values of the labels 0 and 1, with a last entry for the empty positions of ``index``.
+        zero, one = (pad(debias_labels(y(rates[0]), *rates), (0, 1)) for y in (torch.zeros_like, torch.ones_like))
+        gain = (zero[top.index] + top.hits * (one - zero)[top.index]).sum(1)
+        total = (weights * (_best_gain(top, one[top.label]) if propensity else k)).sum()
+        return torch.where(total > 0, (weights * gain).sum() / total, torch.nan)
 
-    zero: Tensor
-    one: Tensor
-
-    @classmethod
-    def debiased(cls, rho_pos: Tensor, rho_neg: Tensor) -> LabelValues:
-        """Return the debiased labels for these rates, differentiable."""
-        zero, one = torch.zeros_like(rho_pos), torch.ones_like(rho_pos)
-        return cls(*(pad(debias_labels(y, rho_pos, rho_neg), (0, 1)) for y in (zero, one)))
-
-    def at_top(self, top: TopLabels) -> Tensor:
-        """Return the values of the selected labels (n, k)."""
-        return self.zero[top.index] + top.hits * (self.one - self.zero)[top.index]
-
-
-Rows = Callable[[TopLabels, LabelValues], tuple[Tensor, Tensor]]
-"""Function that returns numerator and denominator of each row, differentiable in the values of the labels."""
-
-
-def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, rows: Rows, status: Status, metric: str) -> float:
-    """Return the ratio of two sums over rows of true labels or, with noise, its estimate from debiased labels."""
     with torch.inference_mode(False):  # tensors of inference mode cannot be differentiated
         top = _read_top_labels(Y, scores, k, noise)
-
-        def value(weights: Tensor, rates: Sequence[Tensor]) -> Tensor:
-            numerator, denominator = rows(top, LabelValues.debiased(*rates))
-            total = (weights * denominator).sum()
-            return torch.where(total > 0, (weights * numerator).sum() / total, torch.nan)
-
         weights = torch.ones(top.n, dtype=torch.float64)
         if noise is None:
-            zeros = torch.zeros(top.n_labels, dtype=torch.float64)
-            return float(value(weights, (zeros, zeros)).nan_to_num(0.0))
-        found = differentiate(value, noise, weights, status)
+            return float(value(weights, torch.zeros(2, top.n_labels, dtype=torch.float64).unbind()).nan_to_num(0.0))
+        found = differentiate(value, noise, weights, "approximate" if propensity else "unbiased")
     if math.isnan(found):
         reason = "no label is 1" if top.n else "no row has all labels observed"
         warn(f"{metric} cannot be estimated and is NaN (n_samples={top.n}): {reason}")
     return found
 
 
-def _best_gain(top: TopLabels, p: LabelValues) -> Tensor:
-    """Return for each row the largest sum of at most k of its positive labels."""
-    value, k = p.one[top.label], top.index.shape[1]
+def _best_gain(top: TopLabels, value: Tensor) -> Tensor:
+    """Return for each row the largest sum of the values of at most k of its positive labels."""
     order = torch.from_numpy(np.lexsort((-value.detach().numpy(), top.row.numpy())))
     rank = torch.arange(len(order)) - torch.searchsorted(top.row, top.row)
     # Rows are ascending, so the sorted values belong to the same rows as before.
-    return value.new_zeros(top.n).index_add(0, top.row, value[order] * (rank < k))
+    return value.new_zeros(top.n).index_add(0, top.row, value[order] * (rank < top.index.shape[1]))
 
 
 def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> TopLabels:
@@ -312,14 +272,10 @@ def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None)
         _read_block(labels[start : start + size], real[start : start + size], start, k, noise is not None)
         for start in range(0, n, size)
     ]
-    first_rows = np.cumsum([0, *(part.n for part in parts)]).tolist()
-    return TopLabels(
-        torch.cat([part.index for part in parts]),
-        torch.cat([part.hits for part in parts]),
-        torch.cat([part.row + first for part, first in zip(parts, first_rows)]),
-        torch.cat([part.label for part in parts]),
-        q,
-    )
+    first = np.cumsum([0, *(part.n for part in parts)]).tolist()
+    rows = torch.cat([part.row + start for part, start in zip(parts, first)])
+    index, hits, label = (torch.cat([getattr(part, name) for part in parts]) for name in ("index", "hits", "label"))
+    return TopLabels(index, hits, rows, label, q)
 
 
 def _as_matrix(values: Any, argument: str) -> Any:
