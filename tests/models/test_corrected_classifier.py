@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse
 import torch
 from scipy.special import expit, logit
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -56,18 +57,40 @@ def test_sklearn(estimator, check):
 
 def test_formula(task):
     """The noise is inverted in probabilities that are calibrated on out-of-fold log-odds."""
-    model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, task.Y_noisy)
-    noisy = np.column_stack([LogisticRegression().fit(task.X, y).decision_function(task.X) for y in task.Y_noisy.T])
+    weak = LogisticRegression(C=1e-3)
+    model = CorrectedClassifier(weak, NOISE, random_state=0).fit(task.X, task.Y_noisy)
+    noisy = np.column_stack([clone(weak).fit(task.X, y).decision_function(task.X) for y in task.Y_noisy.T])
     seed = int(np.random.default_rng(0).integers(2**31))
-    held_out = out_of_fold_proba(LogisticRegression(), task.X, task.Y_noisy.astype(float), 3, seed)
+    held_out = out_of_fold_proba(weak, task.X, task.Y_noisy.astype(float), 3, seed)
     fitted = fixed_rates(logit(held_out), task.Y_noisy.astype(float), np.zeros(3), np.zeros(3))
     noisy = expit(fitted.slope[:, 0, 0] * noisy + fitted.offset[:, 0, 0])
     eta = (noisy - NOISE.rho_neg) / (1 - NOISE.rho_pos - NOISE.rho_neg)
     proba = model.predict_proba(task.X)
     np.testing.assert_allclose(model.decision_function(task.X), 2 * eta - 1, atol=1e-5)
-    np.testing.assert_allclose(proba, np.clip(eta, 0, 1), atol=1e-5)
+    inside = (eta > 0.05) & (eta < 0.95)
+    np.testing.assert_allclose(proba[inside], eta[inside], atol=1e-5)
     np.testing.assert_array_equal(model.predict(task.X), eta >= 0.5)
     np.testing.assert_array_equal(model.predict(task.X), model.decision_function(task.X) >= 0)
+
+
+class Oracle(ClassifierMixin, BaseEstimator):
+    """Classifier that knows P(noisy label = 1 | x): the last column of the features."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict_proba(self, X):
+        return np.stack([1 - X[:, -1], X[:, -1]], 1)
+
+
+def test_calibrated_probabilities_are_inverted_exactly():
+    rng = np.random.default_rng(0)
+    eta = expit(3 * rng.normal(size=4000) - 1)[:, None]
+    noisy = (0.3 + 0.4 * eta > rng.random(eta.shape)).astype(int)
+    model = CorrectedClassifier(Oracle(), ClassConditionalNoise([0.3], [0.3])).fit(0.3 + 0.4 * eta, noisy)
+    y = eta > rng.random(eta.shape)
+    assert log_loss(y, model.predict_proba(0.3 + 0.4 * eta)) - log_loss(y, eta) < 0.005
 
 
 def test_without_noise_probabilities_are_those_of_the_classifier(task):

@@ -30,16 +30,16 @@ _MAX_LOG_ODDS = 20.0
 """Scores of the logistic link beyond this value are in the tails, because the exponential would run out of digits."""
 
 
-def linear_probability(f: NDArray[Any]) -> NDArray[Any]:
-    """Return p = (1 + f) / 2, with tails below .05 and above .95 that approach 0 and 1 like 1 / abs(f).
+def linear_probability(f: NDArray[Any], tail: Any = MAX_TAIL) -> NDArray[Any]:
+    """Return p = (1 + f) / 2, with tails below ``tail`` and above 1 - ``tail`` that approach 0 and 1 like 1 / abs(f).
 
     >>> linear_probability(np.array([-3.0, 0.0, 0.5, 1.0])).round(3)
     array([0.002, 0.5  , 0.75 , 0.975])
     """
     p = (1 + f) / 2
     tiny = np.finfo(np.float64).tiny
-    low, high = (MAX_TAIL**2 / np.maximum(2 * MAX_TAIL - part, tiny) for part in (p, 1 - p))
-    return _open_interval(np.where(p < MAX_TAIL, low, np.where(1 - p < MAX_TAIL, 1 - high, p)))
+    low, high = (tail**2 / np.maximum(2 * tail - part, tiny) for part in (p, 1 - p))
+    return _open_interval(np.where(p < tail, low, np.where(1 - p < tail, 1 - high, p)))
 
 
 def logistic_probability(f: NDArray[Any]) -> NDArray[Any]:

@@ -33,7 +33,7 @@ from ccmn.estimation.posterior import (
     fixed_rates,
     rate_posterior,
 )
-from ccmn.models.calibration import f1_thresholds
+from ccmn.models.calibration import MAX_TAIL, f1_thresholds, linear_probability
 from ccmn.models.default_predictor import read_default
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, read_description
@@ -76,7 +76,7 @@ class CorrectedClassifier(LabelClassifier):
 
     where f are the log-odds of the model. The likelihood of this equation and a prior give the posterior of the rates;
     the prediction is the posterior mean of :math:`\sigma(a f + b)`. In the probabilities of another ``estimator``, the
-    noise is inverted, :math:`(\tilde\eta - \rho_{neg}) / (1 - \rho_{pos} - \rho_{neg})`, limited to [0, 1].
+    noise is inverted, :math:`(\tilde\eta - \rho_{neg}) / (1 - \rho_{pos} - \rho_{neg})`, with smooth tails at 0 and 1.
 
     It is the recommended classifier for tables and texts with up to about 1,000 labels. :class:`CCMNClassifier` trains
     networks with the unbiased losses of the paper. Both are the same idea: with least squares, debiasing the
@@ -275,8 +275,13 @@ class CorrectedClassifier(LabelClassifier):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
         f = log_odds(out_of_fold_proba(self.estimator, X, Y, self.cv, seed, weights))
-        zero = np.zeros(Y.shape[1])
-        calibration = fixed_rates(f, Y, zero, zero, weights)
+        zero, weight = np.zeros(Y.shape[1]), np.ones(len(Y)) if weights is None else weights / weights.mean()
+        calibration = fixed_rates(f, Y, zero, zero, weight)
+        slope, offset = calibration.slope[:, 0, 0], calibration.offset[:, 0, 0]
+        scaled = slope * f + offset
+        gain = np.nansum(weight[:, None] * (Y * (scaled - f) - np.logaddexp(0, scaled) + np.logaddexp(0, f)))
+        if gain < 2 * len(zero):  # Akaike's criterion: probabilities that are calibrated already are not changed
+            slope, offset = zero + 1, zero
         if noise is not None:
             self.noise_, self.rates_ = noise, self.noise if isinstance(self.noise, NoiseRates) else None
         elif (numbers := _numeric_matrix(X)) is not None:
@@ -287,9 +292,8 @@ class CorrectedClassifier(LabelClassifier):
             posterior = rate_posterior(label_surfaces(f, Y, sample_weight=weights), self.noise, flips)
             self._set_rates(posterior, Y, flips, probabilities_only=True)
         rates = self.noise_.rho_pos, self.noise_.rho_neg
-        self._curve = InversionCurve(*rates, calibration.slope[:, 0, 0], calibration.offset[:, 0, 0])
-        self._thresholds = zero
-        return f, Y, np.ones(len(Y)) if weights is None else weights
+        self._curve, self._thresholds = InversionCurve(*rates, slope, offset), zero
+        return f, Y, weight
 
     def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
         X = read_features(self, X, reset=False) if self.estimator is None else _plain_tensor(X)
@@ -384,8 +388,8 @@ class InversionCurve:
         return 2 * debias_labels(expit(self.slope * f + self.offset), self.rho_pos, self.rho_neg) - 1
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return the corrected probabilities, limited to [0, 1]."""
-        return np.clip((1 + scores) / 2, 0, 1)
+        """Return the corrected probabilities, with tails that are as wide as there is noise, instead of 0 and 1."""
+        return linear_probability(scores, MAX_TAIL * (self.rho_pos + self.rho_neg))
 
 
 class CorrectedModule(torch.nn.Module):
