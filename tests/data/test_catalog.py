@@ -83,15 +83,15 @@ def test_downloads_equal_the_files_in_the_folder(real_data, public_home, same, m
 
 def test_error_lists_the_folder_and_the_public_files(offline, tmp_path, monkeypatch):
     with pytest.raises(
-        FileNotFoundError, match=r"no data folder is set.*could not download http://127\.0\.0\.1:1"
+        FileNotFoundError, match=r"not in a data folder; none is set.*could not download http://127\.0\.0\.1:1"
     ) as error:
         load_dataset("scene")
     assert "scene-train.arff" in str(error.value)
     assert "scene.xml" in str(error.value)
-    with pytest.raises(FileNotFoundError, match=r"scene\.npz was not found: it is not in the folder"):
+    with pytest.raises(FileNotFoundError, match=r"scene\.npz was not found: it is not in the data folder"):
         load_dataset("scene", data_dir=tmp_path)
     monkeypatch.setenv("CCMN_DATA", "/nowhere")
-    with pytest.raises(FileNotFoundError, match="it is not in CCMN_DATA=/nowhere"):
+    with pytest.raises(FileNotFoundError, match="it is not in the data folder /nowhere"):
         load_dataset("scene")
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(FileNotFoundError, match=r'pip install "ccmn\[app\]"'):

@@ -16,14 +16,21 @@ CONTENT = b"@relation x\n" * 1000
 SOURCE = catalog.Source("owner/data", "0123abc", "folder/file.arff", hashlib.sha256(CONTENT).hexdigest())
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    """Folder of downloaded files."""
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
 @pytest.fixture
-def mirror(served):
-    """Address of a server that has the file."""
+def mirror(served, monkeypatch):
+    """Server that has the file."""
     folder, address = served
+    monkeypatch.setenv("CCMN_MIRROR", address)
     file = folder / "owner/data/0123abc/folder/file.arff"
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
-    return address
 
 
 BY_BLOB_ID = catalog.Source(
@@ -35,42 +42,43 @@ def files_in(folder):
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_downloads_are_cached(mirror, tmp_path, capfd):
-    path = catalog.download(SOURCE, mirror=mirror, cache_dir=tmp_path / "cache")
+def test_downloads_are_cached(mirror, cache, monkeypatch, capfd):
+    path = catalog.download(SOURCE)
     assert path.read_bytes() == CONTENT
     assert path.name == "file.arff"
-    assert files_in(tmp_path / "cache") == [path]
-    assert catalog.download(SOURCE, mirror="http://127.0.0.1:1", cache_dir=tmp_path / "cache") == path
+    assert files_in(cache) == [path]
+    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
+    assert catalog.download(SOURCE) == path
     assert capfd.readouterr() == ("", "")  # no terminal, no progress
 
 
 @pytest.mark.parametrize("source", [SOURCE, BY_BLOB_ID], ids=["sha256", "git"])
-def test_damaged_cache_is_replaced(mirror, tmp_path, source):
-    path = catalog.download(source, mirror=mirror, cache_dir=tmp_path / "cache")
-    path.write_bytes(b"damaged")
-    assert catalog.download(source, mirror=mirror, cache_dir=tmp_path / "cache").read_bytes() == CONTENT
+def test_damaged_cache_is_replaced(mirror, source):
+    catalog.download(source).write_bytes(b"damaged")
+    assert catalog.download(source).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("given", [{"sha256": "0" * 64}, {"git_blob": "0" * 40}])
-def test_wrong_checksum(mirror, tmp_path, given):
+def test_wrong_checksum(mirror, cache, given):
     other = catalog.Source(SOURCE.repository, SOURCE.commit, SOURCE.path, **given)
     with pytest.raises(ValueError, match=r"file\.arff is not the expected file: its .* is not 000"):
-        catalog.download(other, mirror=mirror, cache_dir=tmp_path / "cache")
-    assert files_in(tmp_path / "cache") == []
+        catalog.download(other)
+    assert files_in(cache) == []
 
 
-def test_missing_file_on_server(mirror, tmp_path):
+def test_missing_file_on_server(mirror, cache):
     gone = catalog.Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
     with pytest.raises(OSError, match=r"could not download http.*gone\.arff: the server answered 404"):
-        catalog.download(gone, mirror=mirror, cache_dir=tmp_path / "cache")
-    assert files_in(tmp_path / "cache") == []
+        catalog.download(gone)
+    assert files_in(cache) == []
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense://x"])
-def test_no_server(tmp_path, address):
+def test_no_server(cache, monkeypatch, address):
+    monkeypatch.setenv("CCMN_MIRROR", address)
     with pytest.raises(OSError, match=r"could not download .*: the server cannot be reached"):
-        catalog.download(SOURCE, mirror=address, cache_dir=tmp_path / "cache")
-    assert files_in(tmp_path / "cache") == []
+        catalog.download(SOURCE)
+    assert files_in(cache) == []
 
 
 WIDE = """text_id,text,emotion,Annotator-1,Annotator-2
@@ -82,7 +90,7 @@ b,second,Fear,0,2
 
 
 @pytest.fixture
-def votes_mirror(served, monkeypatch, tmp_path):
+def votes_mirror(served, monkeypatch):
     """Server with a small table of votes under the name "small", with and without identifiers."""
     folder, address = served
     for name, content in (("small", WIDE), ("nameless", WIDE.replace("text_id,", "number,"))):
@@ -92,7 +100,6 @@ def votes_mirror(served, monkeypatch, tmp_path):
         source = catalog.Source("owner/votes", "0123abc", f"{name}.csv", hashlib.sha256(content.encode()).hexdigest())
         monkeypatch.setitem(catalog.VOTE_SOURCES._members, name, catalog.VoteSource(name, "Small", "CC0", source))
     monkeypatch.setenv("CCMN_MIRROR", address)
-    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
 
 
 def test_votes_become_a_long_table(votes_mirror, tmp_path):
@@ -114,7 +121,7 @@ def test_votes_become_a_long_table(votes_mirror, tmp_path):
     assert data.cells.text.tolist() == ["first", "second"]
 
 
-def test_readings_of_electrocardiograms(served, monkeypatch, tmp_path):
+def test_readings_of_electrocardiograms(served, monkeypatch):
     folder, address = served
     rng = np.random.default_rng(0)
     sources, expected = {}, {}
@@ -130,7 +137,6 @@ def test_readings_of_electrocardiograms(served, monkeypatch, tmp_path):
         sources[name] = replace(source, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
     monkeypatch.setattr(catalog, "ECG_FILES", sources)
     monkeypatch.setenv("CCMN_MIRROR", address)
-    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
     found = catalog.fetch_ecg()
     assert found["labels"].tolist() == list("abcdef")
     np.testing.assert_array_equal(found["Y_true"], expected["gold_standard"])

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
+from ccmn._containers import is_sparse
 from ccmn._files import PathLike, checksum
 from ccmn._registry import Registry
-from ccmn.data.dataset import MultiLabelData, concatenate
+from ccmn.data.dataset import MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, read_file
 from ccmn.data.tables import LabelSpec
 
@@ -64,10 +65,19 @@ class Source:
         """Checksum or git blob id in words, for error messages."""
         return f"SHA-256 checksum is not {self.sha256}" if self.sha256 else f"git blob id is not {self.git_blob}"
 
-    def url(self, mirror: str | None = None) -> str:
-        """Return the address of the file at ``mirror``, at ``$CCMN_MIRROR``, or at GitHub."""
-        base = mirror or os.environ.get("CCMN_MIRROR") or DEFAULT_MIRROR
+    @property
+    def url(self) -> str:
+        """Address of the file at ``$CCMN_MIRROR``, or at GitHub."""
+        base = os.environ.get("CCMN_MIRROR") or DEFAULT_MIRROR
         return f"{base.rstrip('/')}/{self.repository}/{self.commit}/{self.path}"
+
+    @property
+    def cached(self) -> Path:
+        """Place of the file in the cache: ``$CCMN_CACHE``, or that of the user."""
+        import pooch
+
+        folder = Path(os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
+        return folder / self.repository / self.commit / self.file
 
 
 class PaperRow(NamedTuple):
@@ -251,23 +261,22 @@ def load_dataset(
         return read_file(name_or_path, labels)
     name = str(name_or_path)
     path = _find(name, data_dir)
-    if path is None and name not in DATASETS:
-        try:
-            DATASETS[name]
-        except ValueError as error:
-            raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
-    row = DATASETS[name] if name in DATASETS else None  # noqa: SIM401 (get would catch KeyError only)
+    if name not in DATASETS:
+        if path is None:
+            try:
+                DATASETS[name]
+            except ValueError as error:
+                raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
+        return read_file(path, labels)
+    row = DATASETS[name]
     # Published ARFF files need the file with their label names; other tables need ``labels``.
-    public = row is not None and labels is None and (path is None or FORMATS[format_suffix(path)].labels != "apart")
-    if row is not None and row.recut and public:
-        data = cut_labels_last(load_dataset(row.recut, data_dir=data_dir))
-    elif row is not None and row.sources and public:
-        data = _load_public(row, data_dir)
-    elif path is not None:
+    if path is not None and (labels is not None or FORMATS[format_suffix(path)].labels == "apart"):
         data = read_file(path, labels)
-    else:
+    elif labels is not None:
         raise ValueError(f"the labels of {name!r} are known: omit labels={labels!r}")
-    return data if row is None else replace(data, name=row.name, domain=row.domain)
+    else:
+        data = cut_labels_last(load_dataset(row.recut, data_dir=data_dir)) if row.recut else _load_public(row, data_dir)
+    return replace(data, name=row.name, domain=row.domain)
 
 
 def cut_labels_last(data: MultiLabelData) -> MultiLabelData:
@@ -304,38 +313,36 @@ def dataset_location(name: str, *, data_dir: PathLike | None = None) -> str:
     folder = _folder(data_dir)
     if row.files and all((folder / source.file).is_file() for source in row.files):
         return "folder"
-    cached = row.files and all((folder / source.file).is_file() or _is_cached(source) for source in row.files)
-    return "cache" if cached else ""
+    if not row.files or find_spec("pooch") is None:
+        return ""
+    return "cache" if all((folder / source.file).is_file() or source.cached.is_file() for source in row.files) else ""
 
 
-def download(source: Source, *, mirror: str | None = None, cache_dir: PathLike | None = None) -> Path:
-    """Return a public file from the cache ($CCMN_CACHE, or that of the user), downloading it if necessary.
-
-    A file with a wrong checksum is deleted and rejected. The default mirror is $CCMN_MIRROR, or GitHub.
-    """
+def download(source: Source) -> Path:
+    """Return a public file from the cache, downloading it if necessary; a file with a wrong checksum is deleted."""
     try:
         import pooch
     except ImportError:
         raise ImportError('downloading requires pooch and tqdm: pip install "ccmn[app]"') from None
-    url, path = source.url(mirror), _cache_path(source, cache_dir)
+    path = source.cached
     pooch.get_logger().setLevel("WARNING")  # pooch logs every download otherwise
     if path.is_file() and not source.matches(path):
         path.unlink()
     try:
         pooch.retrieve(
-            url,
+            source.url,
             known_hash=None,  # pooch cannot check git blob ids
             fname=source.file,
             path=path.parent,
             downloader=pooch.HTTPDownloader(progressbar=sys.stderr.isatty()),
         )
     except OSError as error:
-        raise OSError(f"could not download {url}: {_reason(error)}") from None
+        raise OSError(f"could not download {source.url}: {_reason(error)}") from None
     if not source.matches(path):
         path.unlink()
         raise ValueError(
-            f"{url} is not the expected file: its {source.expected}. The download was deleted; try again, or use "
-            "another network or mirror."
+            f"{source.url} is not the expected file: its {source.expected}. The download was deleted; try again, or "
+            "use another network or mirror."
         )
     return path
 
@@ -367,14 +374,21 @@ def _load_public(row: Dataset, data_dir: PathLike | None) -> MultiLabelData:
     try:
         paths = {source: _local(source, data_dir) or download(source) for source in row.files}
     except (ImportError, OSError) as error:
-        urls = "\n".join(f"  {source.url()}" for source in row.files)
+        folder = data_dir or os.environ.get("CCMN_DATA")
+        place = f"the data folder {folder}" if folder else "a data folder; none is set (data_dir, or CCMN_DATA)"
+        urls = "\n".join(f"  {source.url}" for source in row.files)
         raise FileNotFoundError(
-            f"{row.stem or row.name}.npz was not found: {_searched(data_dir)}; and {error}.\n"
+            f"{row.stem or row.name}.npz was not found: it is not in {place}; and {error}.\n"
             f"Put that file, or these public files under their own names, into a folder and set CCMN_DATA to it:\n"
             f"{urls}"
         ) from error
     labels = paths[row.label_source] if row.label_source else None
-    data = concatenate([read_file(paths[source], labels) for source in row.sources])
+    parts = [read_file(paths[source], labels) for source in row.sources]
+    data = parts[0]
+    if len(parts) > 1:
+        stack = scipy.sparse.vstack if is_sparse(data.X) else np.concatenate
+        Y = np.concatenate([part.Y for part in parts])
+        data = replace(data, X=stack([part.X for part in parts]), Y=Y)
     if (data.n, data.d, data.q) != (row.n, row.paper.d, row.paper.q):
         raise ValueError(
             f"the public file of {row.name} has {data.n} rows, {data.d} features and {data.q} labels; expected "
@@ -394,24 +408,6 @@ def _local(source: Source, data_dir: PathLike | None) -> Path | None:
         f"{path} is not the expected file: its {source.expected}. Replace or remove it; to use it as it is, load it by "
         "its path."
     )
-
-
-def _cache_path(source: Source, cache_dir: PathLike | None = None) -> Path:
-    import pooch
-
-    folder = Path(cache_dir or os.environ.get("CCMN_CACHE") or pooch.os_cache("ccmn"))
-    return folder / source.repository / source.commit / source.file
-
-
-def _is_cached(source: Source) -> bool:
-    return find_spec("pooch") is not None and _cache_path(source).is_file()
-
-
-def _searched(data_dir: PathLike | None) -> str:
-    if data_dir:
-        return f"it is not in the folder {data_dir}"
-    folder = os.environ.get("CCMN_DATA")
-    return f"it is not in CCMN_DATA={folder}" if folder else "no data folder is set (data_dir, or CCMN_DATA)"
 
 
 def _reason(error: OSError) -> str:

@@ -128,14 +128,10 @@ class MultiLabelData:
     def take(self, rows: Any) -> MultiLabelData:
         """Return the rows selected by an index array, a mask or a slice, with the same names."""
         places = np.arange(self.n)[rows]
-        taken: dict[str, Any] = {}
-        for name in ("X", "Y", "candidates", "votes", "trusted"):
-            part = getattr(self, name)
-            taken[name] = None if part is None else part[rows]
-        for name in ("ids", "texts", "images"):
-            values = getattr(self, name)
-            taken[name] = None if values is None else [values[i] for i in places]
-        return replace(self, cells=None if self.cells is None else self.cells.iloc[places], **taken)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        matrices = {name: given[name][rows] for name in ("X", "Y", "candidates", "votes", "trusted") if name in given}
+        lists = {name: [given[name][i] for i in places] for name in ("ids", "texts", "images") if name in given}
+        return replace(self, cells=None if self.cells is None else self.cells.iloc[places], **matrices, **lists)
 
     def __repr__(self) -> str:
         """Return name and shape."""
@@ -148,25 +144,6 @@ def label_counts(Y: Matrix, axis: int) -> NDArray[np.float64]:
     """Return the number of observed positive labels per row (``axis=1``) or per label (``axis=0``)."""
     counts = Y.sum(axis) if is_sparse(Y) else np.nansum(Y, axis=axis, dtype=np.float64)
     return np.asarray(counts, dtype=np.float64)
-
-
-def concatenate(parts: Sequence[MultiLabelData]) -> MultiLabelData:
-    """Return one dataset with the rows of several that have the same columns; dense parts stay dense."""
-
-    def stack(matrices: list[Matrix]) -> Matrix:
-        sparse = any(is_sparse(matrix) for matrix in matrices)
-        return scipy.sparse.vstack(matrices, format="csr") if sparse else np.concatenate(matrices)
-
-    first = parts[0]
-    for part in parts[1:]:
-        if (part.d, part.q) != (first.d, first.q) or part.label_names != first.label_names:
-            raise ValueError(f"cannot concatenate {first} and {part}: their columns differ")
-    return replace(
-        first,
-        X=stack([part.X for part in parts]),
-        Y=stack([part.Y for part in parts]),
-        candidates=None if first.candidates is None else stack([part.candidates for part in parts]),
-    )
 
 
 def first_infinite(X: Matrix) -> tuple[int, int] | None:

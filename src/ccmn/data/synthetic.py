@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,16 +12,12 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count, check_rates
 from ccmn.data.dataset import MultiLabelData
 
+if TYPE_CHECKING:
+    from ccmn.noise import NoiseModel
+
 DIGIT_SCENE_SHAPE = (16, 24)
 """Height and width in pixels of the images of :func:`load_digit_scenes`."""
 _SLOTS = [(row, column) for row in (0, 8) for column in (0, 8, 16)]
-
-
-class LabelCorruption(Protocol):
-    """Object that corrupts labels, such as a noise model."""
-
-    def corrupt(self, labels: Any, random_state: RandomState = None) -> Any:
-        """Return noisy labels for true labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +36,7 @@ class SyntheticTask:
     """Slopes of the posterior (q, d)."""
     bias: FloatArray
     """Intercepts of the posterior (q,)."""
-    noise: LabelCorruption | None
+    noise: NoiseModel | None
     """Noise model."""
 
     @property
@@ -60,7 +56,7 @@ def make_noisy_multilabel(
     prevalence: ArrayLike = 0.3,
     strength: float = 4.0,
     correlation: float = 0.5,
-    noise: LabelCorruption | None = None,
+    noise: NoiseModel | None = None,
     random_state: RandomState = None,
 ) -> SyntheticTask:
     r"""Generate a multi-label task with a known posterior.
