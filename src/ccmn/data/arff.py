@@ -13,7 +13,6 @@ import math
 import re
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,19 +42,6 @@ class Attribute(NamedTuple):
     """Declared values of a nominal attribute; None if any number is allowed."""
 
 
-@dataclass
-class Header:
-    """Declarations above ``@data``."""
-
-    relation: str = ""
-    attributes: list[Attribute] = field(default_factory=list)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the attributes."""
-        return [attribute.name for attribute in self.attributes]
-
-
 def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData:
     """Read an ARFF file, compressed (``.gz``) or not, as float32 features, sparse if the rows are, and dense labels.
 
@@ -65,14 +51,15 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
     """
     path = check_file(path)
     lines = enumerate(text_lines(path), start=1)
-    header = _read_header(lines, path)
+    relation, attributes = _read_header(lines, path)
+    names = [attribute.name for attribute in attributes]
     with prefix_errors(path):
-        check_column_names(header.names)
-        columns = label_columns(_label_spec(labels, header, path), header.names)
-    values, rows = _read_rows(lines, header, path)
+        check_column_names(names)
+        columns = label_columns(_label_spec(labels, relation, path), names)
+    values, rows = _read_rows(lines, attributes, path)
     by_column = values.tocsc() if is_sparse(values) else values  # columns are selected without reading the whole
     declared: dict[tuple[float, ...], list[int]] = {}
-    for column, attribute in enumerate(header.attributes):
+    for column, attribute in enumerate(attributes):
         if attribute.values is not None:
             declared.setdefault(attribute.values, []).append(column)
     checks = [
@@ -83,19 +70,19 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
         wrong = _first_other(by_column[:, members], allowed)
         if wrong is not None:
             row, place, value = wrong
-            raise ValueError(f"{path}, line {rows[row]}: {value:g} in column {header.names[members[place]]!r}; {rule}")
-    features = np.setdiff1d(np.arange(len(header.names)), columns)
+            raise ValueError(f"{path}, line {rows[row]}: {value:g} in column {names[members[place]]!r}; {rule}")
+    features = np.setdiff1d(np.arange(len(names)), columns)
     X, Y = values[:, features], values[:, columns]
     infinite = first_infinite(X)
     if infinite is not None:
-        name = header.names[features[infinite[1]]]
+        name = names[features[infinite[1]]]
         raise ValueError(f"{path}, line {rows[infinite[0]]}: infinite (or too large) value in column {name!r}")
     if is_sparse(Y):
         with prefix_errors(path):
             check_unpacked_size(Y.shape[0] * Y.shape[1] * Y.dtype.itemsize, unpacked_limit(path))
         Y = Y.toarray()
-    feature_names, names = ([header.names[j] for j in chosen] for chosen in (features, columns))
-    return MultiLabelData(X, Y, feature_names=feature_names, label_names=names, name=data_name(path))
+    feature_names, label_names = ([names[j] for j in chosen] for chosen in (features, columns))
+    return MultiLabelData(X, Y, feature_names=feature_names, label_names=label_names, name=data_name(path))
 
 
 def _first_other(values: Matrix, allowed: Sequence[float]) -> tuple[int, int, float] | None:
@@ -112,11 +99,11 @@ def _first_other(values: Matrix, allowed: Sequence[float]) -> tuple[int, int, fl
     return rows[wrong][first], places[wrong][first], stored[wrong][first]
 
 
-def _label_spec(labels: LabelSpec | None, header: Header, path: Path) -> LabelSpec:
+def _label_spec(labels: LabelSpec | None, relation: str, path: Path) -> LabelSpec:
     """Return the given selection of labels, or that of the relation of a Meka file."""
     if labels is not None:
         return labels
-    count = _LABEL_COUNT.search(header.relation)
+    count = _LABEL_COUNT.search(relation)
     if count:
         return int(count[1])
     beside = path.with_name(f"{data_name(path)}.xml")
@@ -127,29 +114,25 @@ def _label_spec(labels: LabelSpec | None, header: Header, path: Path) -> LabelSp
     )
 
 
-def _read_header(lines: Lines, path: Path) -> Header:
-    """Return the declarations above ``@data``."""
-    header = Header()
+def _read_header(lines: Lines, path: Path) -> tuple[str, list[Attribute]]:
+    """Return the relation and the attributes above ``@data``."""
+    relation = ""
+    attributes: list[Attribute] = []
     for number, line in lines:
         text = line.strip()
         if text.lower().split("%")[0].strip() == "@data":
-            return header
-        if text and not text.startswith("%"):
-            with prefix_errors(f"{path}, line {number}"):
-                _read_declaration(text, number, header)
+            return relation, attributes
+        if not text or text.startswith("%"):
+            continue
+        with prefix_errors(f"{path}, line {number}"):
+            if found := _RELATION.match(text):
+                relation = _unquote(found[1].strip())
+            elif found := _ATTRIBUTE.match(text):
+                name = _unquote(found[1])
+                attributes.append(Attribute(name, number, _declared_values(name, found[2])))
+            else:
+                raise ValueError(f"expected @relation, @attribute NAME TYPE or @data; got {text[:60]!r}")
     raise ValueError(f"{path} has no @data line: it is incomplete, or is not ARFF")
-
-
-def _read_declaration(text: str, number: int, header: Header) -> None:
-    """Add one ``@relation`` or ``@attribute`` line to the header."""
-    relation, attribute = _RELATION.match(text), _ATTRIBUTE.match(text)
-    if relation:
-        header.relation = _unquote(relation[1].strip())
-    elif attribute:
-        name = _unquote(attribute[1])
-        header.attributes.append(Attribute(name, number, _declared_values(name, attribute[2])))
-    else:
-        raise ValueError(f"expected @relation, @attribute NAME TYPE or @data; got {text[:60]!r}")
 
 
 def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
@@ -170,9 +153,9 @@ def _declared_values(name: str, declared: str) -> tuple[float, ...] | None:
     )
 
 
-def _read_rows(lines: Lines, header: Header, path: Path) -> tuple[Matrix, Sequence[int]]:
+def _read_rows(lines: Lines, attributes: Sequence[Attribute], path: Path) -> tuple[Matrix, Sequence[int]]:
     """Return the rows below ``@data`` and their lines; the first row determines whether they are sparse."""
-    names, places = header.names, array("q")
+    names, places = [attribute.name for attribute in attributes], array("q")
     columns, values, ends = array("q"), array("f"), array("q", [0])
     sparse = False
     for number, line in lines:
@@ -181,7 +164,7 @@ def _read_rows(lines: Lines, header: Header, path: Path) -> tuple[Matrix, Sequen
             continue
         if not places and text.startswith("{"):
             sparse = True
-            _check_omitted_values(header, path)
+            _check_omitted_values(attributes, path)
         with prefix_errors(f"{path}, line {number}"):
             if sparse:
                 row = _parse_pairs(text, names)
@@ -201,9 +184,9 @@ def _read_rows(lines: Lines, header: Header, path: Path) -> tuple[Matrix, Sequen
     return matrix, places
 
 
-def _check_omitted_values(header: Header, path: Path) -> None:
+def _check_omitted_values(attributes: Sequence[Attribute], path: Path) -> None:
     """Reject nominal attributes whose first value is not 0: Weka omits the first one, whichever it is."""
-    for attribute in header.attributes:
+    for attribute in attributes:
         if attribute.values is not None and attribute.values[0] != 0:
             raise ValueError(
                 f"{path}, line {attribute.line}: in a sparse file an omitted value is the first declared value, here "

@@ -261,14 +261,12 @@ def load_dataset(
         return read_file(name_or_path, labels)
     name = str(name_or_path)
     path = _find(name, data_dir)
-    if name not in DATASETS:
-        if path is None:
-            try:
-                DATASETS[name]
-            except ValueError as error:
-                raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
+    if path is not None and name not in DATASETS:
         return read_file(path, labels)
-    row = DATASETS[name]
+    try:
+        row = DATASETS[name]
+    except ValueError as error:
+        raise ValueError(f"{error}. A file needs one of the suffixes {', '.join(FORMATS)}.") from None
     # Published ARFF files need the file with their label names; other tables need ``labels``.
     if path is not None and (labels is not None or FORMATS[format_suffix(path)].labels == "apart"):
         data = read_file(path, labels)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,52 +82,43 @@ class ColumnRoles:
 
 def table_checks(path: PathLike, roles: ColumnRoles) -> list[Callable[[], None]]:
     """Return checks of the columns that the roles name, if the format is a CSV or Parquet file."""
-    path = check_file(path)
-    names = _column_names(path)
-
-    def roles_exist() -> None:
-        with prefix_errors(path):
-            check_columns(names, roles)
-
-    def labels_exist() -> None:
-        if names is not None and roles.labels is not None and roles.tags is None:
-            from ccmn.data.tables import label_columns
-
-            with prefix_errors(path):
-                label_columns(roles.labels, names)
-
-    return [roles_exist, labels_exist]
+    names = _column_names(check_file(path))
+    return [partial(_check, path, check, names, roles) for check in (check_columns, _check_labels)]
 
 
 def vote_checks(
     path: PathLike, votes: Sequence[str], roles: ColumnRoles, items: PathLike | None = None
 ) -> list[Callable[[], None]]:
     """Return checks of the columns of a table of votes, and of the table of its items."""
-    path = check_file(path)
+    source = path if items is None else items
+    names = _column_names(check_file(source))
+    return [
+        partial(_check, path, require_columns, _column_names(check_file(path)), "--votes", votes),
+        partial(_check, source, require_columns, names, "--items", [roles.id or votes[0]] if items else []),
+        partial(_check, source, check_columns, names, roles),
+    ]
 
-    def votes_exist() -> None:
-        with prefix_errors(path):
-            require_columns(_column_names(path), "--votes", votes)
 
-    def items_exist() -> None:
-        source = path if items is None else check_file(items)
-        with prefix_errors(source):
-            names = _column_names(source)
-            require_columns(names, "--items", [] if items is None else [roles.id or votes[0]])
-            check_columns(names, roles)
-
-    return [votes_exist, items_exist]
+def _check(path: PathLike, check: Callable[..., None], *arguments: Any) -> None:
+    with prefix_errors(path):
+        check(*arguments)
 
 
 def check_columns(names: Sequence[str] | None, roles: ColumnRoles) -> None:
     """Reject roles of columns that a table does not have."""
     if roles.tags is not None and roles.labels is not None:
         raise ValueError("Expected either label columns or a column of tags, not both (--labels and --tags)")
-    chosen = {"--tags": roles.tags, "--image": roles.image, "--id": roles.id}
-    for option, name in chosen.items():
+    for option, name in (("--tags", roles.tags), ("--image", roles.image), ("--id", roles.id)):
         require_columns(names, option, () if name is None else (name,))
     require_columns(names, "--text", roles.text)
     require_columns(names, "--ignore", roles.ignore)
+
+
+def _check_labels(names: Sequence[str] | None, roles: ColumnRoles) -> None:
+    if names is not None and roles.labels is not None and roles.tags is None:
+        from ccmn.data.tables import label_columns
+
+        label_columns(roles.labels, names)
 
 
 def require_columns(names: Sequence[str] | None, option: str, wanted: Sequence[str]) -> None:

@@ -19,14 +19,17 @@ from ccmn._containers import is_sparse
 from ccmn._files import PathLike, data_name, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn._warnings import warn
-from ccmn.data.catalog import DATASETS, load_dataset
+from ccmn.data.catalog import load_dataset
 from ccmn.data.column_roles import ColumnRoles, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
-from ccmn.data.formats import FORMATS, format_suffix, is_table, read_file, read_table
+from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
 from ccmn.data.labeled_table import LabeledTable
 from ccmn.data.table_preprocessor import TablePreprocessor
 from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
+
+MIN_ROWS_FOR_NUMBERS = 20
+"""Fewer consecutive numbers can be a feature by chance."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +127,7 @@ class Columns:
             return self._read_table(source, roles, plain=plain, labeled=labeled)
         if not plain:
             raise ValueError(f"{source}: the model was fitted on a table; expected a CSV, Parquet or JSON file")
-        if _is_dataset_name(source):
-            data = load_dataset(source, labels=roles.labels, data_dir=data_dir)
-        else:
-            data = read_file(source, self._labels(source, roles.labels) if labeled else _no_labels(source))
+        data = load_dataset(source, labels=self._labels(source, roles.labels, labeled), data_dir=data_dir)
         if labeled:
             data = self._with_labels(data, source)
         else:
@@ -153,14 +153,16 @@ class Columns:
         data = table.data(table.raw.numbers(names), names)
         return self._with_features(self._with_labels(data, source) if labeled else data, source)
 
-    def _labels(self, source: PathLike, labels: LabelSpec | None) -> LabelSpec | None:
-        """Return the selection of labels as given, or the labels of the model."""
+    def _labels(self, source: PathLike, labels: LabelSpec | None, labeled: bool) -> LabelSpec | None:
+        """Return the selection of labels as given, or the labels of the model; without ``labeled``, none."""
         suffix = format_suffix(source)
         if labels is not None or suffix not in FORMATS or FORMATS[suffix].labels == "apart":
             return labels
+        if not labeled:
+            return [] if FORMATS[suffix].labels == "columns" else None
         if self.label_names is not None:
             return list(self.label_names)
-        return self.n_labels if _is_libsvm(source) else None
+        return self.n_labels if FORMATS[suffix].labels == "lines" else None
 
     def _with_features(self, data: MultiLabelData, source: PathLike) -> MultiLabelData:
         """Return the data with the features of the model, in its order."""
@@ -178,7 +180,8 @@ class Columns:
         if names is not None and self.label_names is not None:
             X = X[:, np.flatnonzero(~np.isin(names, list(self.label_names)))]
         # LIBSVM text does not store the number of features: a part of a dataset may lack the last ones.
-        if _is_libsvm(source) and X.shape[1] < self.n_features:
+        suffix = format_suffix(source)
+        if suffix in FORMATS and FORMATS[suffix].labels == "lines" and X.shape[1] < self.n_features:
             X = scipy.sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], self.n_features))
         if X.shape[1] != self.n_features:
             raise ValueError(f"the model was fitted on {self.n_features} features; got {X.shape[1]}")
@@ -231,29 +234,13 @@ def _warn_of_row_numbers(source: PathLike, columns: Any) -> None:
             )
 
 
-def _numbers_rows(values: Any, n_least: int = 20) -> bool:
+def _numbers_rows(values: Any) -> bool:
     """Return whether a column contains consecutive numbers."""
     try:
-        start = np.array([float(value) for value in values[:n_least]])
-        if len(start) < n_least or (np.diff(start) != 1).any():
-            return False
-        return bool((np.diff(np.asarray(values, dtype=np.float64)) == 1).all())
+        numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):  # words or gaps
         return False
-
-
-def _is_dataset_name(source: PathLike) -> bool:
-    return source in DATASETS or (isinstance(source, str) and format_suffix(source) == "")
-
-
-def _no_labels(source: PathLike) -> LabelSpec | None:
-    """Return the selection of no labels, if the format has label columns: every named column is a feature."""
-    return [] if FORMATS[format_suffix(source)].labels == "columns" else None
-
-
-def _is_libsvm(source: PathLike) -> bool:
-    suffix = format_suffix(source)
-    return suffix in FORMATS and FORMATS[suffix].labels == "lines"
+    return len(numbers) >= MIN_ROWS_FOR_NUMBERS and bool((np.diff(numbers) == 1).all())
 
 
 def _places(wanted: Sequence[str], names: Sequence[str], what: str) -> list[int]:

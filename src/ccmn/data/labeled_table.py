@@ -126,6 +126,7 @@ class LabeledTable:
             trusted = tag_matrix(self.raw, pd.Series(self.raw.trusted, dtype=object), roles, self.label_names)
         if votes is not None and (not self.label_names or tuple(votes.label_names) != tuple(self.label_names)):
             votes = None
+        shown = [name for name in self.features.columns if name not in roles.text]
         return MultiLabelData(
             X,
             Y,
@@ -137,12 +138,8 @@ class LabeledTable:
             texts=None if not roles.text else _joined(frame, roles.text),
             images=None if roles.image is None else _strings(frame[roles.image]),
             trusted=trusted,
-            cells=self._displayed_cells(),
+            cells=frame[shown] if 0 < len(shown) <= MAX_DISPLAYED_COLUMNS else None,
         )
-
-    def _displayed_cells(self) -> Any:
-        names = [name for name in self.features.columns if name not in self.roles.text]
-        return self.raw.frame[names] if 0 < len(names) <= MAX_DISPLAYED_COLUMNS else None
 
     def numeric(self) -> MultiLabelData:
         """Return the data if all features are numbers, with NaN where missing."""

@@ -139,11 +139,11 @@ def read_variables(
             max_bytes -= len(data)
         if kind != _MATRIX:
             raise ValueError(f"expected a variable; got an element of type {kind}")
-        read = _Variable(data)
-        names.append(read.name)
-        if read.name in wanted:
-            variables[read.name] = read.values()
-    return variables, [name for name in names if name]
+        name, values = _variable(data, wanted)
+        names += [name] if name else []
+        if name in wanted:
+            variables[name] = values
+    return variables, names
 
 
 def _elements(data: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -182,62 +182,61 @@ def _unpacked(data: memoryview, max_bytes: int) -> tuple[int, memoryview]:
     return inside[0]
 
 
-class _Variable:
-    """Variable whose flags, dimensions and name are read first, and its values on request."""
+def _variable(data: memoryview, wanted: Collection[str]) -> tuple[str, Variable]:
+    """Return the name of a variable and, if it is wanted, its values; other values than real numbers are objects."""
+    parts = _elements(data)
+    flags = _numbers(parts)
+    if flags.dtype.kind != "u" or flags.size < 1:
+        raise ValueError("a variable has no flags")
+    kind, flag = int(flags[0]) & 0xFF, int(flags[0]) >> 8
+    if kind == _OPAQUE:  # the layout of opaque objects is not documented
+        return "", None
+    shape = tuple(_numbers(parts).tolist())
+    name = bytes(_next(parts)[1]).decode("latin-1")
+    if name not in wanted:
+        return name, None
+    if flag & _COMPLEX or (kind != _SPARSE and kind not in _NUMERIC):
+        return name, np.empty((), dtype=object)
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"{name} has invalid dimensions {shape}")
+    if kind == _SPARSE:
+        return name, _sparse(name, shape, parts, bool(flag & _LOGICAL))
+    numbers = _numbers(parts)
+    if numbers.size != math.prod(shape):
+        raise ValueError(f"{name} has {numbers.size} numbers, but dimensions {shape}")
+    return name, numbers.reshape(shape, order="F")
 
-    def __init__(self, data: memoryview) -> None:
-        self._parts = _elements(data)
-        flags = self._next_numbers()
-        if flags.dtype.kind != "u" or flags.size < 1:
-            raise ValueError("a variable has no flags")
-        self._class, self._flags = int(flags[0]) & 0xFF, int(flags[0]) >> 8
-        self.shape: tuple[int, ...] = ()
-        self.name = ""
-        if self._class != _OPAQUE:  # the layout of opaque objects is not documented
-            self.shape = tuple(self._next_numbers().tolist())
-            self.name = bytes(self._next()[1]).decode("latin-1")
 
-    def values(self) -> Variable:
-        """Return an array or ``csc_array``; other values than real numbers become an empty array of objects."""
-        if self._flags & _COMPLEX or (self._class != _SPARSE and self._class not in _NUMERIC):
-            return np.empty(self.shape[:0], dtype=object)
-        if not all(isinstance(size, int) and size >= 0 for size in self.shape):
-            raise ValueError(f"{self.name} has invalid dimensions {self.shape}")
-        return self._sparse() if self._class == _SPARSE else self._dense()
+def _sparse(name: str, shape: tuple[int, ...], parts: Iterator[tuple[int, memoryview]], logical: bool) -> Any:
+    """Return a sparse matrix, whose rows, ends of columns and numbers follow."""
+    rows, ends = _numbers(parts), _numbers(parts)
+    if len(shape) != 2 or rows.dtype.kind == "f" or ends.dtype.kind == "f" or not ends.size:
+        raise ValueError(f"{name} is not a complete sparse matrix")
+    stored = int(ends[-1])
+    # Logical values take one byte each, although MATLAB declares them as doubles.
+    numbers = _numbers(parts, bytewise=stored if logical else None)
+    increasing = ends.size == shape[1] + 1 and ends[0] == 0 and bool((ends[1:] >= ends[:-1]).all())
+    if not increasing or stored > min(rows.size, numbers.size):
+        raise ValueError(f"{name} is not a complete sparse matrix")
+    rows = rows[:stored]
+    if stored and not 0 <= rows.min() <= rows.max() < shape[0]:
+        raise ValueError(f"{name} has values in rows beyond its {shape[0]}")
+    return scipy.sparse.csc_array((numbers[:stored], rows, ends), shape=shape)
 
-    def _dense(self) -> NDArray[Any]:
-        numbers = self._next_numbers()
-        if numbers.size != math.prod(self.shape):
-            raise ValueError(f"{self.name} has {numbers.size} numbers, but dimensions {self.shape}")
-        return numbers.reshape(self.shape, order="F")
 
-    def _sparse(self) -> Any:
-        rows, ends = self._next_numbers(), self._next_numbers()
-        if len(self.shape) != 2 or rows.dtype.kind == "f" or ends.dtype.kind == "f" or not ends.size:
-            raise ValueError(f"{self.name} is not a complete sparse matrix")
-        stored = int(ends[-1])
-        # Logical values take one byte each, although MATLAB declares them as doubles.
-        numbers = self._next_numbers(bytewise=stored if self._flags & _LOGICAL else None)
-        increasing = ends.size == self.shape[1] + 1 and ends[0] == 0 and bool((ends[1:] >= ends[:-1]).all())
-        if not increasing or stored > min(rows.size, numbers.size):
-            raise ValueError(f"{self.name} is not a complete sparse matrix")
-        rows = rows[:stored]
-        if stored and not 0 <= rows.min() <= rows.max() < self.shape[0]:
-            raise ValueError(f"{self.name} has values in rows beyond its {self.shape[0]}")
-        return scipy.sparse.csc_array((numbers[:stored], rows, ends), shape=self.shape)
+def _numbers(parts: Iterator[tuple[int, memoryview]], bytewise: int | None = None) -> NDArray[Any]:
+    """Return the numbers in the next element; an element of ``bytewise`` bytes contains one number per byte."""
+    kind, data = _next(parts)
+    if kind not in _NUMBERS:
+        raise ValueError(f"expected numbers; got an element of type {kind}")
+    dtype = np.dtype("u1" if len(data) == bytewise else _NUMBERS[kind]).newbyteorder("<")
+    if len(data) % dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes is not a multiple of {dtype.itemsize}, the size of a number")
+    return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
 
-    def _next_numbers(self, bytewise: int | None = None) -> NDArray[Any]:
-        """Return the numbers in the next element; an element of ``bytewise`` bytes contains one number per byte."""
-        kind, data = self._next()
-        if kind not in _NUMBERS:
-            raise ValueError(f"expected numbers; got an element of type {kind}")
-        dtype = np.dtype("u1" if len(data) == bytewise else _NUMBERS[kind]).newbyteorder("<")
-        if len(data) % dtype.itemsize:
-            raise ValueError(f"{len(data)} bytes is not a multiple of {dtype.itemsize}, the size of a number")
-        return np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
 
-    def _next(self) -> tuple[int, memoryview]:
-        part = next(self._parts, None)
-        if part is None:
-            raise ValueError("a variable is truncated")
-        return part
+def _next(parts: Iterator[tuple[int, memoryview]]) -> tuple[int, memoryview]:
+    part = next(parts, None)
+    if part is None:
+        raise ValueError("a variable is truncated")
+    return part

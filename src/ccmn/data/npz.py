@@ -46,11 +46,13 @@ def read_npz(path: PathLike) -> MultiLabelData:
     arrays = load_arrays(path, {*_MATRICES, *_NAMES, *(f"{key}_{part}" for key in _MATRICES for part in _PARTS)})
     with prefix_errors(path):
         X, Y = _unpack(arrays, "X"), _unpack(arrays, "Y")
-        if X is None and Y is None:
+        other = Y if X is None else X
+        if other is None:
             raise ValueError(f"the arrays 'X' and 'Y' are missing; found {', '.join(arrays) or 'nothing'}")
+        none = np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
         return MultiLabelData(
-            X=_no_columns(Y) if X is None else X,
-            Y=_no_columns(X) if Y is None else Y,
+            X=none if X is None else X,
+            Y=none if Y is None else Y,
             candidates=_unpack(arrays, "candidates"),
             name=data_name(path),
             **{key: np.atleast_1d(arrays[key]).tolist() for key in _NAMES if key in arrays},
@@ -70,10 +72,6 @@ def write_npz(data: MultiLabelData, path: PathLike) -> None:
     arrays.update({key: np.array(getattr(data, key), dtype=str) for key in _NAMES if getattr(data, key) is not None})
     with atomic_write(path) as stream:
         np.savez_compressed(stream, **arrays)  # before version 2.1, numpy would store allow_pickle as an array
-
-
-def _no_columns(other: Matrix) -> NDArray[np.float32]:
-    return np.empty((other.shape[0] if other.ndim else 0, 0), np.float32)
 
 
 def load_arrays(path: Path, known: set[str]) -> dict[str, NDArray[Any]]:

@@ -21,22 +21,18 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "D
 
 def read_parquet(path: Path) -> RawTable:
     """Return all columns; the metadata of ccmn or of Hugging Face datasets can declare the roles of columns."""
-    with open_parquet(path) as file, prefix_errors(path):
-        check_column_names([str(name) for name in file.schema_arrow.names])
-        frame = read_frame(file, path)
-        roles, tag_names = _declared_roles(file.schema_arrow)
-    return RawTable(path, frame, roles=roles, tag_names=tag_names)
-
-
-def read_frame(file: Any, path: Path) -> Any:
-    """Return the content of a Parquet file as a DataFrame, up to the limit of what it may unpack to."""
     import pandas as pd
 
-    try:
-        batches = [batch.to_pandas() for batch in read_batches(file, path)]
-        return pd.concat(batches, ignore_index=True) if batches else file.schema_arrow.empty_table().to_pandas()
-    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, NotImplementedError) as error:
-        raise ValueError(f"the file has invalid metadata of pandas: {first_line(error)}") from None
+    with open_parquet(path) as file, prefix_errors(path):
+        schema = file.schema_arrow
+        check_column_names([str(name) for name in schema.names])
+        try:
+            batches = [batch.to_pandas() for batch in read_batches(file, path)]
+            frame = pd.concat(batches, ignore_index=True) if batches else schema.empty_table().to_pandas()
+        except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, NotImplementedError) as error:
+            raise ValueError(f"the file has invalid metadata of pandas: {first_line(error)}") from None
+        roles, tag_names = _declared_roles(schema)
+    return RawTable(path, frame, roles=roles, tag_names=tag_names)
 
 
 def write_parquet_table(frame: Any, roles: ColumnRoles, path: PathLike) -> None:

@@ -154,11 +154,14 @@ class ShardedData:
             )
         batches = file.iter_batches(at_once, row_groups=[group.number], columns=wanted, use_threads=False)
         with prefix_errors(path):
-            for batch in _checked(batches):
-                X = _matrix(batch, self._features, self.d)
-                if not np.isfinite(X).all():
-                    raise ValueError("a feature is missing or infinite; fill or remove such rows first")
-                yield X, self._read_labels(batch)
+            try:
+                for batch in batches:
+                    X = _matrix(batch, self._features, self.d)
+                    if not np.isfinite(X).all():
+                        raise ValueError("a feature is missing or infinite; fill or remove such rows first")
+                    yield X, self._read_labels(batch)
+            except OSError as error:
+                raise ValueError(f"the file is damaged: {first_line(error)}") from None
 
     def footers(self) -> Iterator[bytes]:
         """Yield the footer of every shard: columns, offsets, sizes and, if the writer stored them, value ranges."""
@@ -223,13 +226,6 @@ def _difference(schema: Any, other: Any) -> str:
             given, expected = (str(types.get(name, "absent")) for types in (there, here))
             return f"{name!r} is {given}, not {expected}" if name in here else f"{name!r} is new"
     return ""
-
-
-def _checked(batches: Iterator[Any]) -> Iterator[Any]:
-    try:
-        yield from batches
-    except OSError as error:
-        raise ValueError(f"the file is damaged: {first_line(error)}") from None
 
 
 def _open(path: Path) -> Any:

@@ -137,9 +137,9 @@ _NAME_READERS = {".xml": _read_xml, ".txt": _read_list}
 
 def _named_columns(wanted: Sequence[str], names: Sequence[str]) -> NDArray[np.intp]:
     """Return the ascending indices of the columns with these names."""
-    places = {name: place for place, name in enumerate(names)}
-    unknown = [name for name in wanted if name not in places]
+    known, chosen = set(names), set(wanted)
+    unknown = [name for name in wanted if name not in known]
     if unknown:
         found = "there is no label column" if len(unknown) == 1 else "there are no label columns"
         raise ValueError(f"{found} {name_some(unknown)}; {name_hint(unknown[0], names)}")
-    return np.array(sorted(places[name] for name in wanted), dtype=np.intp)
+    return np.flatnonzero([name in chosen for name in names])

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._validation import check_label_matrix, check_trusted_rows
-from ccmn.data.cells import category_name, to_numbers, without_gap_words
+from ccmn.data.cells import category_name, to_numbers
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.formats import is_table, read_table
+from ccmn.data.labeled_table import RawTable
 from ccmn.data.npz import load_arrays
 
 Verified = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -29,9 +30,9 @@ def read_trusted(path: PathLike | None, data: MultiLabelData, row_id: str | None
         rows = np.flatnonzero(~np.isnan(data.trusted).all(1))
         return rows, data.trusted[rows], np.zeros(len(rows), dtype=bool)
     if is_table(path):
-        frame = read_table(path).frame
+        raw = read_table(path)
         with prefix_errors(path):
-            rows, Y, random = _trusted_table(frame, data, row_id)
+            rows, Y, random = _trusted_table(raw, data, row_id)
     else:
         arrays = load_arrays(check_file(path), {"rows", "Y", "random", "label_names"})
         with prefix_errors(path):
@@ -57,10 +58,11 @@ def _trusted_arrays(arrays: dict[str, NDArray[Any]], data: MultiLabelData) -> Ve
     return arrays["rows"], arrays["Y"], arrays["random"]
 
 
-def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Verified:
+def _trusted_table(raw: RawTable, data: MultiLabelData, row_id: str | None) -> Verified:
     """Return the verified rows of a table with label columns, or with one answer per line."""
     import pandas as pd
 
+    frame = raw.frame
     key = row_id if row_id is not None and row_id in frame else "row"
     if key not in frame:
         raise ValueError(f"not a file of verified rows: it has no column {row_id or 'row'!r}")
@@ -83,8 +85,7 @@ def _trusted_table(frame: Any, data: MultiLabelData, row_id: str | None) -> Veri
         missing = [name for name in names if name not in frame]
         if missing:
             raise ValueError(f"not a file of verified rows: it has no label column {missing[0]!r}")
-        columns = frame[names]
-        columns = without_gap_words(columns) if columns.dtypes.map(str).eq("object").all() else columns
-        labels.iloc[rows] = np.column_stack([to_numbers(columns[name]) for name in names])
+        cells = raw.typed().frame
+        labels.iloc[rows] = np.column_stack([to_numbers(cells[name]) for name in names])
     verified = np.flatnonzero(labels.notna().any(axis=1))
     return verified, labels.to_numpy(np.float64)[verified], random[verified]
