@@ -153,7 +153,7 @@ def test_audit_rejects_unknown_noise(task):
 
 
 def test_audit_rejects_invalid_features(task):
-    with pytest.raises(ValueError, match="X and Y_noisy must have the same rows; got 9 and 300"):
+    with pytest.raises(ValueError, match="X and Y_noisy must have the same number of rows; got 9 and 300"):
         audit_labels(task.X[:9], task.Y_noisy, task.noise)
     with pytest.raises(ValueError, match="NaN"):
         audit_labels(task.X * np.nan, task.Y_noisy, task.noise)

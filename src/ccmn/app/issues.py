@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ccmn._containers import to_dense_array
 from ccmn._progress import OnProgress
 from ccmn._random import as_generator
 from ccmn._validation import FloatArray
-from ccmn.audit.label_audit import out_of_fold_probabilities
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, find_label_issues
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.trusted_files import Verified
-from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.estimate import rates_of
+from ccmn.estimation.evidence import Evidence, read_evidence
+from ccmn.training.default_model import NoisyLabelModel
 from ccmn.votes import InferredLabels, next_votes
 
 N_ROWS_FOR_PROBABILITIES = 50
@@ -159,21 +162,22 @@ def _without_names(noise: Any) -> Any:
 def predict_out_of_fold(X: Any, Y: Any, random_state: int) -> FloatArray:
     """Return the out-of-fold probabilities of the given labels."""
     seed = int(as_generator(random_state).integers(2**31))  # as in audit_labels
-    return out_of_fold_probabilities(X, to_dense_array(Y).astype(np.float64), seed)
+    model = NoisyLabelModel(seed).fit(X, to_dense_array(Y).astype(np.float64))
+    return np.asarray(expit(model.out_of_fold_log_odds(X)))
 
 
-def estimate_rates(data: MultiLabelData, noise_type: str, verified: Verified | None, random_state: int) -> NoiseRates:
-    """Estimate the rates from the votes, or from the features with the verified rows of a random sample."""
-    Y = named_labels(data)
-    if data.votes is not None:
-        rates = estimate_noise(Y_noisy=Y, noise_type=noise_type, votes=data.votes)
-    else:
-        random = None if verified is None or not verified[2].any() else verified[2]
-        sample = None if verified is None or random is None else (verified[0][random], verified[1][random])
-        seed = int(as_generator(random_state).integers(2**31))
-        rates = estimate_noise(data.X, Y, noise_type=noise_type, trusted=sample, random_state=seed)
-    assert isinstance(rates, NoiseRates)  # no groups are given
-    return rates
+def evidence_of(data: MultiLabelData, noise_type: str, verified: Verified | None, random_state: int) -> Evidence:
+    """Return the votes, or the features with the verified rows of a random sample, as evidence of the rates."""
+    random = None if verified is None or not verified[2].any() else verified[2]
+    sample = None if verified is None or random is None else (verified[0][random], verified[1][random])
+    seed = int(as_generator(random_state).integers(2**31))
+    X = data.X if data.d or data.votes is None else None
+    return read_evidence(X, data.Y, noise_type, sample, data.votes, seed, None, None)
+
+
+def estimate_rates(evidence: Evidence, data: MultiLabelData) -> NoiseRates:
+    """Estimate the rates of the labels of data."""
+    return rates_of(evidence, data.label_names and tuple(data.label_names))
 
 
 def audit_data(
@@ -209,11 +213,12 @@ def audit_data(
         Rates; None if error probabilities are not known.
     """
     known, rates = noise is not None or verified is not None, noise
+    evidence = evidence_of(data, noise if isinstance(noise, str) else "both", verified, random_state)
     if known and (noise is None or isinstance(noise, str)):
         on_progress("noise rates", 0, 2)
-        rates = estimate_rates(data, noise or "both", verified, random_state)
+        rates = estimate_rates(evidence, data)
     on_progress("out-of-fold probabilities", 1, 2)
-    proba = predict_out_of_fold(data.X, data.Y, random_state)
+    proba = expit(evidence.model.out_of_fold_log_odds(evidence.X))
     knowledge = {
         "trusted": None if verified is None else verified[:2],
         "groups": groups,

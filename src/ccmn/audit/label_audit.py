@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from sklearn.utils import check_array
 
-from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
+from ccmn._containers import Labels, label_names_of
 from ccmn._random import RandomState, as_generator
-from ccmn._validation import FloatArray, check_choice, check_label_matrix, check_share
+from ccmn._validation import FloatArray, check_choice, check_share
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, Noise, find_label_issues
-from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.estimate import rates_of
+from ccmn.estimation.evidence import read_evidence
 from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.noise import NoiseModel
-from ccmn.training.default_model import NoisyLabelModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,28 +109,20 @@ def audit_labels(
     >>> bool(wrong.mean() > 0.9)
     True
     """
-    features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=[np.float64, np.float32])
-    labels = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-    if features.shape[0] != len(labels):
-        raise ValueError(f"X and Y_noisy must have the same rows; got {features.shape[0]} and {len(labels)}")
     seed = int(as_generator(random_state).integers(2**31))
+    declared = check_choice(noise, "noise", NOISE_TYPES) if isinstance(noise, str) else "both"
+    evidence = read_evidence(X, Y_noisy, declared, trusted if isinstance(noise, str) else None, None, seed, None, None)
     if isinstance(noise, str):
-        check_choice(noise, "noise", NOISE_TYPES)
-        noise = estimate_noise(features, Y_noisy, noise_type=noise, trusted=trusted, random_state=seed)
+        noise = rates_of(evidence, label_names_of(Y_noisy))
     if pred_proba is None:
-        pred_proba = out_of_fold_probabilities(features, labels, seed)
+        pred_proba = expit(evidence.model.out_of_fold_log_odds(evidence.X))
     knowledge = {"trusted": trusted, "votes": votes, "groups": groups}
     if noise is None and trusted is None:
         issues = find_label_issues(Y_noisy, pred_proba, min_p_wrong=min_p_wrong, **knowledge)
         return Audit(issues, None, noise, pred_proba)
     issues = find_label_issues(Y_noisy, pred_proba, noise, min_p_wrong=0, **knowledge)
     least = DEFAULT_MIN_P_WRONG if min_p_wrong is None else check_share(min_p_wrong, "min_p_wrong")
-    return Audit(issues[issues.p_wrong >= least], _summary(issues, labels), noise, pred_proba)
-
-
-def out_of_fold_probabilities(X: Any, Y_noisy: FloatArray, seed: int) -> FloatArray:
-    """Return P(noisy label = 1 | x) (n, q) of the library's default model, fitted without the row."""
-    return np.asarray(expit(NoisyLabelModel(seed).fit(X, Y_noisy).out_of_fold_log_odds(X)))
+    return Audit(issues[issues.p_wrong >= least], _summary(issues, evidence.Y), noise, pred_proba)
 
 
 def _summary(issues: pd.DataFrame, labels: FloatArray) -> pd.DataFrame:

@@ -113,7 +113,7 @@ class Diagnosis:
 def diagnose(evidence: Evidence, names: Sequence[str] | None) -> Diagnosis:
     """Check how well flips on trusted rows are predicted, if there are any, and search for confused labels."""
     if evidence.pred_proba is None:
-        f = NoisyLabelModel(evidence.seed).fit(evidence.X, evidence.Y).out_of_fold_log_odds(evidence.X)
+        f = evidence.model.out_of_fold_log_odds(evidence.X)
     else:
         f = scipy.special.logit(np.clip(evidence.pred_proba, 1e-4, 1 - 1e-4))
     removed = added = (AUC(),) * evidence.Y.shape[1]

@@ -140,14 +140,24 @@ def estimate_noise(
     """
     evidence = read_evidence(X, Y_noisy, noise_type, trusted, votes, random_state, pred_proba, prevalence)
     names = label_names_of(Y_noisy) if Y_noisy is not None else label_names_of(votes)
-    if votes is None and any(label_type != "partial" for label_type in evidence.noise_type):
-        only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
-        check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
     if groups is not None:
+        _check_zeros(evidence, names)
         return _estimate_groups(evidence, names, groups)
+    return rates_of(evidence, names)
+
+
+def rates_of(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
+    """Return the rates of all rows; warn about those that are unknown."""
+    _check_zeros(evidence, names)
     rates = _estimate(evidence, names)
     _warn(rates)
     return rates
+
+
+def _check_zeros(evidence: Evidence, names: Sequence[str] | None) -> None:
+    if evidence.votes is None and any(label_type != "partial" for label_type in evidence.noise_type):
+        only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
+        check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
 
 
 def _estimate(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
@@ -159,7 +169,7 @@ def _estimate(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
     if evidence.trusted is not None:
         flips = count_flips(Y[evidence.trusted.rows], evidence.trusted.Y)
     if evidence.X is not None:
-        model = NoisyLabelModel(evidence.seed).fit(evidence.X, Y)
+        model = evidence.model
         posterior = model_posterior(model, Y, types, flips, evidence.prevalence)
         return rates_from_posterior(posterior, Y, types, names, flips, repeated=model.repeated_share_)
     if evidence.pred_proba is None and flips is None and evidence.prevalence is None:

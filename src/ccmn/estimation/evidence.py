@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from ccmn._validation import (
     name_some,
 )
 from ccmn.estimation.noise_rates import NOISE_TYPES, NoiseType
+from ccmn.training.default_model import NoisyLabelModel
 from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
@@ -55,6 +57,11 @@ class Evidence:
     """Known prevalences (q,) of the true labels; NaN where unknown."""
     seed: int
     """Seed of all random numbers."""
+
+    @cached_property
+    def model(self) -> NoisyLabelModel:
+        """Model of the noisy labels, fitted once for rates and out-of-fold probabilities."""
+        return NoisyLabelModel(self.seed).fit(self.X, self.Y)
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows; trusted rows are renumbered."""

@@ -49,7 +49,7 @@ def estimate(
         check(_check_noise_type, noise)
         check(opt.check_inputs, trusted)
         check(opt.check_output, out, force)
-    from ccmn.app.issues import estimate_rates
+    from ccmn.app.issues import estimate_rates, evidence_of
     from ccmn.app.rates_files import describe_rates, write_rates
     from ccmn.app.report.tables import annotator_table
     from ccmn.data.trusted_files import read_trusted
@@ -58,7 +58,8 @@ def estimate(
     _, data = file.read()
     with output.draw_progress() as on_progress:
         on_progress("noise rates", 0, 1)
-        rates = estimate_rates(data, noise, read_trusted(trusted, data, row_id), random_state)
+        verified = read_trusted(trusted, data, row_id)
+        rates = estimate_rates(evidence_of(data, noise, verified, random_state), data)
     annotators = None if data.votes is None else infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
         write_rates(rates, out)
