@@ -28,9 +28,8 @@ def derivatives(function, f, p):
     leaf = f.clone().requires_grad_()
     value = function(leaf, p)
     (first,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
-    if not first.requires_grad:  # piecewise linear
-        return value.detach(), first
-    (second,) = torch.autograd.grad(first.square().sum(), leaf)
+    linear = not first.requires_grad  # between the kinks of a hinge
+    (second,) = (torch.zeros_like(f),) if linear else torch.autograd.grad(first.square().sum(), leaf)
     return value.detach(), first.detach(), second
 
 

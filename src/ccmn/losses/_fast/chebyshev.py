@@ -60,11 +60,6 @@ def order_for(half_width: float, dtype: torch.dtype) -> int:
     return math.ceil(-math.log(tolerance) / math.asinh(ratio)) + 4
 
 
-def round_up_width(half_width: float) -> float:
-    """Round up to one of the widths 1, 2^(1/4), 2^(1/2), ..., so that few expansions are cached."""
-    return float(2.0 ** (math.ceil(4 * math.log2(max(half_width, 1.0))) / 4))
-
-
 @lru_cache(maxsize=64)
 def kernel_coefficients(surrogate: str, half_width: float, order: int) -> NDArray[np.float64]:
     """Return the coefficients C (M, M) of phi(w (x - y)), a cosine transform of its values on the Chebyshev grid."""
@@ -136,15 +131,9 @@ def expansion_for_width(surrogate: str, scores: Tensor, half_width: float) -> Ex
     """Return the expansion for rows of a known width, or None if it needs more than ``MAX_ORDER`` terms."""
     if not half_width <= 1e4:  # also for NaN and infinite scores, which the double sum propagates
         return None
-    half_width = round_up_width(half_width)
+    half_width = float(2.0 ** (math.ceil(4 * math.log2(max(half_width, 1.0))) / 4))  # few widths are cached
     order = order_for(half_width, scores.dtype)
     return expansion_for(surrogate, half_width, order, scores.device) if order <= MAX_ORDER else None
-
-
-def half_widths(scores: Tensor) -> Tensor:
-    """Return half of the range of the scores of every row."""
-    low, high = torch.aminmax(scores, dim=-1)
-    return (high - low) / 2
 
 
 def rows_per_tile(scores: Tensor, order: int) -> int:

@@ -21,36 +21,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, pad, softplus
+from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
-from ccmn.losses._fast.chebyshev import (
-    MAX_WIDTH,
-    chebyshev_pair_sum,
-    expansion_for_width,
-    half_widths,
-    order_for,
-    rows_per_tile,
-)
-from ccmn.losses._fast.direct import (
-    MAX_PAIRS_WITHOUT_TILES,
-    Needs,
-    PairSums,
-    blocked_pair_sum,
-    joined,
-)
+from ccmn.losses._fast.chebyshev import MAX_WIDTH, chebyshev_pair_sum, expansion_for_width, order_for, rows_per_tile
+from ccmn.losses._fast.direct import MAX_PAIRS_WITHOUT_TILES, Needs, PairSums, blocked_pair_sum, joined
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
 _TILE_SIZE = 1 << 17, 1 << 24
 """Number of pairs in memory at once: on a CPU they stay in the cache, and an accelerator is busy."""
-# Costs of the algorithms. The unit is one pair of the double sum.
-_PAIRS_PER_SORTED_LABEL = 60
-"""Cost per label of sorting, for the hinge."""
-_PAIRS_PER_TERM = 1.0
-"""Cost per label and term of a Chebyshev series."""
 _MIN_ORDER = 14
 """Number of terms of the shortest series."""
-_SETUP_PAIRS = {"sorted": 20_000, "cpu": 100_000, "cuda": 100_000_000}
-"""Fixed cost of sorting, and of a series on a CPU and on an accelerator, where kernel launches dominate."""
+_SETUP_PAIRS = {"cpu": 100_000, "cuda": 100_000_000}
+"""Fixed cost of a series in pairs of the double sum; on an accelerator kernel launches dominate."""
 
 Phi = Callable[[Tensor], Tensor]
 
@@ -60,9 +42,9 @@ def two_sided_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
 
     Value and derivative share terms, and are computed in one pass.
     """
-    if not isinstance(phi, Surrogate) or p.requires_grad or f.shape != p.shape:
-        return None
-    if phi.name == "logistic" and not torch.compiler.is_compiling():
+    if not isinstance(phi, Surrogate) or p.requires_grad or f.shape != p.shape or torch.compiler.is_compiling():
+        return None  # torch.compile fuses the definition
+    if phi.name == "logistic":
         return binary_cross_entropy_with_logits(f, p, p + n, reduction="none").sum(-1)
     result: Tensor = _TwoSidedSum.apply(f, p, n, phi)  # type: ignore[no-untyped-call]
     return result
@@ -75,17 +57,13 @@ class _TwoSidedSum(torch.autograd.Function):
     def forward(ctx: Any, f: Tensor, p: Tensor, n: Tensor, phi: Surrogate) -> Tensor:
         value, slope = _TWO_SIDED[phi.name](f, p, n)
         ctx.phi = phi
-        if torch.compiler.is_compiling():
-            ctx.save_for_backward(slope)
-        else:
-            ctx.save_for_backward(slope, f, p, n)
+        ctx.save_for_backward(slope, f, p, n)
         return value.sum(-1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        slope, *inputs = ctx.saved_tensors
-        if inputs and torch.is_grad_enabled():  # create_graph=True
-            f, p, n = inputs
+        slope, f, p, n = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
             value = (p * ctx.phi.phi(f) + n * ctx.phi.phi(-f)).sum(-1)
             return *torch.autograd.grad(value, f, grad, create_graph=True), None, None, None
         return grad.unsqueeze(-1) * slope, None, None, None
@@ -110,7 +88,6 @@ _TWO_SIDED: dict[str, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]]
     "square": _square_and_slope,
     "hinge": _hinge_and_slope,
     "sigmoid": lambda f, p, n: (p + (w := (n - p) * (s := torch.sigmoid(f))), torch.addcmul(w, w, s, value=-1)),
-    "logistic": lambda f, p, n: ((p + n) * softplus(f) - p * f, (p + n) * torch.sigmoid(f) - p),
 }
 """Functions (f, p, n) that return p phi(f) + n phi(-f) and its derivative with respect to f."""
 
@@ -130,13 +107,16 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
         f, p, n = (t.to(dtype).expand(shape).reshape(shape[:-1].numel(), shape[-1]) for t in (f, p, n))
         value = pair_sum(f, p, n, phi)
         return None if value is None else value.reshape(shape[:-1])
-    few = f.numel() * f.shape[1] <= MAX_PAIRS_WITHOUT_TILES
-    if not isinstance(phi, Surrogate):
-        return None if few else blocked_pair_sum(f, p, n, phi)
-    if torch.compiler.is_compiling() and phi.name == "square":
-        return square_pair_sum(f, p, n, Needs(False, False)).value  # the compiler fuses the moments
-    if torch.compiler.is_compiling() and few:
+    if isinstance(phi, Surrogate) and phi.name == "square":
+        return square_pair_sum(f, p, n)
+    if f.numel() * f.shape[1] <= MAX_PAIRS_WITHOUT_TILES and (
+        not isinstance(phi, Surrogate) or phi.name == "hinge" or torch.compiler.is_compiling()
+    ):
         return None
+    if not isinstance(phi, Surrogate):
+        return blocked_pair_sum(f, p, n, phi)
+    if phi.name == "hinge":
+        return hinge_pair_sum(f, p, n)
     needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
     result: Tensor = _PairSum.apply(f, p, n, phi, needs)  # type: ignore[no-untyped-call]
     return result
@@ -149,7 +129,7 @@ class _PairSum(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> Tensor:
         ctx.surrogate, ctx.needs = surrogate, needs
         if torch.compiler.is_compiling():  # torch.compile does not look into the operator
-            value, *derivatives = torch.ops.ccmn.pair_sums(scores, pos, neg, surrogate.name, *needs)
+            value, *derivatives = _pair_sums_op(scores, pos, neg, surrogate.name, *needs)
             ctx.save_for_backward(*derivatives)
         else:
             value, *derivatives = fast_pair_sums(scores, pos, neg, surrogate, needs)
@@ -172,28 +152,20 @@ class _PairSum(torch.autograd.Function):
 
 
 def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogate, needs: Needs) -> PairSums:
-    """Return the pair sums of rows (n, q) and their derivatives, by the algorithm with the lowest cost."""
+    """Return the pair sums of rows (n, q) for the sigmoid or logistic phi, and their derivatives."""
     rows, q = scores.shape
-    if not rows * q:
-        zeros = [torch.zeros_like(scores) if need else None for need in (needs.by_scores, *2 * (needs.by_weights,))]
-        return PairSums(scores.new_zeros(rows), *zeros)
-    if surrogate.name == "square":
-        return square_pair_sum(scores, pos, neg, needs)
-    if surrogate.name == "hinge" and (
-        scores.device.type != "cpu" or rows * q * (q - _PAIRS_PER_SORTED_LABEL) > _SETUP_PAIRS["sorted"]
-    ):
-        return hinge_pair_sum(scores, pos, neg, needs)
     capturing = scores.is_cuda and torch.cuda.is_current_stream_capturing()  # the widths of the rows cannot be read
-    if surrogate.name == "hinge" or capturing or rows * q * (q - _MIN_ORDER) <= _SETUP_PAIRS[scores.device.type]:
+    if capturing or rows * q * (q - _MIN_ORDER) <= _SETUP_PAIRS[scores.device.type]:
         return double_sum(scores, pos, neg, surrogate.name, needs)
     # Every run of rows has the order of its own width.
-    widths = half_widths(scores).tolist()
+    low, high = torch.aminmax(scores, dim=-1)
+    widths = ((high - low) / 2).tolist()
     widest = max((w for w in widths if w <= MAX_WIDTH), default=1.0)
     step, parts = rows_per_tile(scores, order_for(max(widest, 1.0), scores.dtype)), []
     for start in range(0, rows, step):
         f, p, n = (t[start : start + step] for t in (scores, pos, neg))
         expansion = expansion_for_width(surrogate.name, f, max(widths[start : start + step]))
-        if expansion is None or q < _PAIRS_PER_TERM * expansion.order:
+        if expansion is None or q < expansion.order:
             parts.append(double_sum(f, p, n, surrogate.name, needs))
         else:
             parts.append(chebyshev_pair_sum(f, p, n, surrogate.at_zero, expansion, needs))
@@ -207,13 +179,12 @@ _PHI: dict[str, tuple[Phi, float, Phi]] = {
         math.log(2),
         lambda phi: phi.neg_().expm1_().neg_(),
     ),
-    "hinge": (lambda t: t.add_(1).relu_(), 1.0, torch.Tensor.sign_),
 }
 """Function that replaces -t by phi(t); phi(0); and function that replaces phi(t) by -phi'(t)."""
 
 
 def double_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: Needs) -> PairSums:
-    """Return the pair sums of a surrogate other than the square from all pairs, in tiles that stay in the cache."""
+    """Return the pair sums of the sigmoid or logistic phi from all pairs, in tiles that stay in the cache."""
     rows, q = scores.shape
     tile = _TILE_SIZE[scores.device.type != "cpu"]
     if rows > 1 and rows * q * q > tile:
@@ -243,26 +214,16 @@ def double_sum(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, needs: 
     return PairSums(value, by_scores, *(t.t() for t in weights))
 
 
-# The wrappers of torch.library.custom_op take 40 microseconds per call, as long as the sums of a small batch.
-_LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIBRARY.define(
-    "pair_sums(Tensor scores, Tensor pos, Tensor neg, str surrogate, bool by_scores, bool by_weights) "
-    "-> (Tensor, Tensor, Tensor, Tensor)"
-)
-
-
+@torch.library.custom_op("ccmn::pair_sums", mutates_args=())
 def _pair_sums_op(
     scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, by_scores: bool, by_weights: bool
-) -> tuple[Tensor, ...]:
-    """Compute ``fast_pair_sums``; derivatives that are not needed are empty."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute ``fast_pair_sums`` for torch.compile; derivatives that are not needed are empty."""
     sums = fast_pair_sums(scores, pos, neg, SURROGATES[surrogate], Needs(by_scores, by_weights))
-    return sums.value, *(scores.new_empty(0) if t is None else t.contiguous() for t in sums[1:])
+    return sums.value, *(scores.new_empty(0) if t is None else t.contiguous() for t in sums[1:])  # type: ignore[return-value]
 
 
-_LIBRARY.impl("pair_sums", _pair_sums_op, "CompositeExplicitAutograd")
-
-
-@torch.library.register_fake("ccmn::pair_sums", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+@_pair_sums_op.register_fake
 def _(
     scores: Tensor, pos: Tensor, neg: Tensor, surrogate: str, by_scores: bool, by_weights: bool
 ) -> tuple[Tensor, ...]:
@@ -270,86 +231,39 @@ def _(
     return scores.new_empty(scores.shape[:1]), *(scores.new_empty(size) for size in sizes)
 
 
-def square_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> PairSums:
-    r"""Return the pair sums of :math:`\phi(t) = (1 - t)^2`.
+def square_pair_sum(f: Tensor, p: Tensor, n: Tensor) -> Tensor:
+    r"""Return the pair sum of :math:`\phi(t) = (1 - t)^2` of every row, by differentiable operations.
 
     With :math:`P_i = \sum_j p_j f_j^i` and :math:`N_i = \sum_k n_k f_k^i`,
 
     .. math:: \sum_{j,k} p_j n_k (1 - f_j + f_k)^2
-              = P_0 N_0 + P_2 N_0 + P_0 N_2 - 2 P_1 N_0 + 2 P_0 N_1 - 2 P_1 N_1
+              = P_0 (N_0 + 2 N_1 + N_2) - 2 P_1 (N_0 + N_1) + P_2 N_0
 
     minus the diagonal :math:`\sum_j p_j n_j`. Scores are centered first, which reduces rounding errors; the sum depends
     only on their differences.
     """
-    f = scores - scores.mean(-1, keepdim=True).detach()  # the sum does not depend on the center
-    pf, nf = pos * f, neg * f
-    P0, P1, P2 = (t.sum(-1, keepdim=True) for t in (pos, pf, pf * f))
-    N0, N1, N2 = (t.sum(-1, keepdim=True) for t in (neg, nf, nf * f))
-    # The sum over k of n_k (1 - f_j + f_k)^2 is the polynomial a_pos - 2 b_pos f_j + N0 f_j^2; similarly for n.
-    a_pos, b_pos = N0 + 2 * N1 + N2, N0 + N1
-    a_neg, b_neg = P0 - 2 * P1 + P2, P0 - P1
-    value = P0 * a_pos - 2 * P1 * b_pos + P2 * N0 - (pos * neg).sum(-1, keepdim=True)
-    by_scores = by_pos = by_neg = None
-    if needs.by_scores:
-        # 2 p_j (f_j N0 - b_pos) + 2 n_j (f_j P0 + b_neg), in few passes.
-        by_scores = torch.addcmul(-2 * b_pos, f, 2 * N0).mul_(pos)
-        by_scores.addcmul_(torch.addcmul(2 * b_neg, f, 2 * P0), neg)
-    if needs.by_weights:
-        by_pos = a_pos - 2 * b_pos * f + N0 * f.square() - neg
-        by_neg = a_neg + 2 * b_neg * f + P0 * f.square() - pos
-    return PairSums(value.squeeze(-1), by_scores, by_pos, by_neg)
+    f = f - f.mean(-1, keepdim=True).detach()
+    pf, nf = p * f, n * f
+    P0, P1, P2 = (t.sum(-1) for t in (p, pf, pf * f))
+    N0, N1, N2 = (t.sum(-1) for t in (n, nf, nf * f))
+    return P0 * (N0 + 2 * N1 + N2) - 2 * P1 * (N0 + N1) + P2 * N0 - (p * n).sum(-1)
 
 
-def hinge_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, needs: Needs) -> PairSums:
-    r"""Return the pair sums of :math:`\phi(t) = \max(0, 1 - t)`.
+def hinge_pair_sum(f: Tensor, p: Tensor, n: Tensor) -> Tensor:
+    r"""Return the pair sum of :math:`\phi(t) = \max(0, 1 - t)` of every row, by differentiable operations.
 
-    A pair contributes when :math:`f_k > f_j - 1`. In sorted order the labels k that contribute for j are a suffix,
-    found by binary search, and the labels j that contribute for k are a prefix:
+    A pair contributes when :math:`f_k > f_j - 1`. In sorted order, these labels k are a suffix for each j, found by
+    binary search:
 
-    .. math:: L = \sum_j p_j [(1 - f_j) S_0(j) + S_1(j)] - \sum_j p_j n_j, \quad
+    .. math:: L = \sum_j p_j [(1 - f_j) S_0(j) + S_1(j) - n_j], \quad
               S_i(j) = \sum_{k: f_k > f_j - 1} n_k f_k^i
 
-    .. math:: \partial L / \partial f_j = -p_j S_0(j) + n_j R_0(j), \quad R_0(k) = \sum_{j: f_k > f_j - 1} p_j
-
-    The diagonal cancels in the gradient. Prefix sums are computed in float64, because float32 loses digits in long
-    rows.
+    Scores are centered in float64 at the middle of their range: rounding would move pairs across the kink.
     """
-    scores, pos, neg = (t.contiguous() for t in (scores, pos, neg))  # sorting would copy every row
-    low, high = torch.aminmax(scores, dim=-1, keepdim=True)
-    ascending, order = torch.sort(scores, dim=-1)
-    p, n = pos.gather(-1, order), neg.gather(-1, order)
-    # Scores are centered in float64: rounding would move pairs across the kink.
-    f64 = ascending.double() - (low.double() + high.double()) / 2
-    # Number of scores <= f_j - 1, the index at which the suffix of j begins. It is ascending, because f is.
-    begin = torch.searchsorted(f64, f64 - 1, right=True)
-    S0, S1 = (_suffix_sums(t).gather(-1, begin) for t in (n.double(), n * f64))
-    by_pos = (1 - f64) * S0 + S1 - n
-    value = (p * by_pos).sum(-1).to(scores.dtype)
-    by_scores = by_neg = None
-    if needs.by_scores or needs.by_weights:
-        # The labels j whose suffix contains k are a prefix. It is computed from the same boundaries, so that value
-        # and gradient agree for pairs at the kink.
-        position = torch.arange(f64.shape[-1], device=f64.device).expand_as(begin).contiguous()
-        ended = torch.searchsorted(begin, position, right=True)
-        R0 = _prefix_sums(p.double()).gather(-1, ended)
-        if needs.by_scores:
-            by_scores = _unsort(n * R0 - p * S0, order, scores)
-        if needs.by_weights:
-            R1 = _prefix_sums(p * f64).gather(-1, ended)
-            by_neg = _unsort((1 + f64) * R0 - R1 - p, order, scores)
-    return PairSums(value, by_scores, _unsort(by_pos, order, scores) if needs.by_weights else None, by_neg)
-
-
-def _prefix_sums(values: Tensor) -> Tensor:
-    """Return the sums of the first i values, i = 0 .. q."""
-    return pad(values.cumsum(-1), (1, 0))
-
-
-def _suffix_sums(values: Tensor) -> Tensor:
-    """Return the sums of all but the first i values, i = 0 .. q."""
-    prefix = _prefix_sums(values)
-    return prefix[..., -1:] - prefix
-
-
-def _unsort(values: Tensor, order: Tensor, like: Tensor) -> Tensor:
-    return torch.empty_like(like).scatter_(-1, order, values.to(like.dtype))
+    ascending, order = torch.sort(f.contiguous(), dim=-1)
+    p, n = (t.gather(-1, order).double() for t in (p, n))
+    scores = ascending.double()
+    scores = scores - (scores[..., :1] + scores[..., -1:]).detach() / 2
+    begin = torch.searchsorted(scores.detach(), scores.detach() - 1, right=True)
+    S0, S1 = (pad(t.flip(-1).cumsum(-1).flip(-1), (0, 1)).gather(-1, begin) for t in (n, n * scores))
+    return (p * ((1 - scores) * S0 + S1 - n)).sum(-1).to(f.dtype)
