@@ -140,7 +140,7 @@ def test_dtypes_of_labels_and_outputs():
             assert other_gradient.equal(gradient), dtype
         for dtype in (torch.bfloat16, torch.float16):
             low = outputs.to(dtype)
-            assert can_fuse(low, Y, loss.surrogate)
+            assert can_fuse(low, Y)
             value, gradient = value_and_gradient(loss, low.float(), Y)
             other_value, other_gradient = value_and_gradient(loss, low, Y)
             assert other_value == value, dtype
@@ -233,9 +233,9 @@ def test_no_host_synchronization():
 def test_unsupported_input_uses_the_eager_loss():
     loss = RankingLoss("sigmoid", noise_of(30)).to(DEVICE)
     outputs, Y = batch(loss, 8, 30)
-    assert not can_fuse(outputs.double(), Y, loss.surrogate)
-    assert not can_fuse(outputs, Y.float().requires_grad_(), loss.surrogate)
-    assert not can_fuse(outputs.cpu(), Y.cpu(), loss.surrogate)
+    assert not can_fuse(outputs.double(), Y)
+    assert not can_fuse(outputs, Y.float().requires_grad_())
+    assert not can_fuse(outputs.cpu(), Y.cpu())
     custom = RankingLoss(lambda t: torch.sigmoid(-t), noise_of(30)).to(DEVICE)
     torch.testing.assert_close(custom(outputs, Y), loss(outputs, Y))
     assert value_and_gradient(loss, outputs[:0], Y[:0])[1].shape == (0, 31)
@@ -271,8 +271,8 @@ def test_hamming_values_and_gradients():
         Y[Y < 0.2] = float("nan")
         for reduction, over_labels in itertools.product(("mean", "sum", "none"), ("sum", "mean")):
             loss = HammingLoss(surrogate, noise, reduction, label_reduction=over_labels).to(DEVICE)
-            assert can_fuse(outputs, Y, loss.surrogate)
-            assert not can_fuse(outputs.double(), Y, loss.surrogate)
+            assert can_fuse(outputs, Y)
+            assert not can_fuse(outputs.double(), Y)
             value, gradient = value_and_gradient(loss, outputs, Y)
             true_value, true_gradient = value_and_gradient(loss, outputs.double(), Y.double())
             case = surrogate, q, dtype, reduction

@@ -27,28 +27,13 @@ from ccmn.noise import NoiseModel
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 from ccmn.noise.noise_model import Debiasing
 
-LABEL_REDUCTIONS = ("sum", "mean")
-"""Reductions over labels, or over pairs of labels."""
-
 
 class MultiLabelLoss(torch.nn.Module, ABC):
     """Base class of losses on outputs (..., n_outputs(q)) and noisy labels (..., q).
 
-    A subclass implements its formula once, on real-valued targets, in ``risk``. The base class passes debiased
-    labels, which makes the loss unbiased. The noise rates are buffers of the module.
-
-    Parameters
-    ----------
-    surrogate : {"square", "hinge", "sigmoid", "logistic"} or callable, default="square"
-        Margin loss phi.
-    noise : NoiseModel or None, default=None
-        Noise model of the labels passed to ``forward``.
-    reduction : {"mean", "sum", "none"}, default="mean"
-        Reduction over rows.
-    correction : {"abs", "relu"} or None, default=None
-        Risk correction: function g that keeps the estimated risk from becoming negative [1]_.
-    label_reduction : {"sum", "mean"}, default="sum"
-        Reduction over labels, or over pairs of labels.
+    A subclass implements its formula once, on real-valued targets, in ``risk``. The base class passes debiased labels,
+    which makes the loss unbiased. The noise rates are buffers of the module. ``correction`` is the name of a function g
+    that keeps the estimated risk from becoming negative [1]_; the other parameters are those of ``HammingLoss``.
 
     References
     ----------
@@ -59,7 +44,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
     kernels: str | None = None
     """Name of the loss in ``_fast.fused_loss``, or None if it has no fused kernels."""
     extra_outputs = 0
-    """Number of outputs before those of the labels."""
+    """Number of outputs before those of the labels: 1 with a dummy label."""
 
     def __init__(
         self,
@@ -75,7 +60,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         check_noise(noise, NoiseModel)
         self.noise = noise
         self.reduction = check_choice(reduction, "reduction", ("none", "mean", "sum"))
-        self.label_reduction = check_choice(label_reduction, "label_reduction", LABEL_REDUCTIONS)
+        self.label_reduction = check_choice(label_reduction, "label_reduction", ("sum", "mean"))
         self.correction = correction
         self.g: Any = None if correction is None else CORRECTIONS[correction]
         if correction is not None and reduction == "none":
@@ -101,7 +86,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         return q + self.extra_outputs
 
     def decision(self, outputs: Tensor) -> Tensor:
-        """Return the scores of the labels: the outputs themselves, unless the loss needs more outputs.
+        """Return the scores of the labels: the outputs, minus that of the dummy label if the loss has one.
 
         Parameters
         ----------
@@ -111,9 +96,9 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         Returns
         -------
         Tensor of shape (..., q)
-            Scores. A label is predicted when its score is at least 0.
+            Scores. Unless the loss ranks without a dummy label, a label is predicted when its score is at least 0.
         """
-        return outputs
+        return outputs[..., 1:] - outputs[..., :1] if self.extra_outputs else outputs
 
     @abstractmethod
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -138,38 +123,27 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         Tensor
             Loss reduced over rows, or one value per row for ``reduction="none"``.
         """
-        # The common case is recognized without a call; ``_check`` explains what is wrong, or accepts the rest.
-        valid = isinstance(labels, Tensor) and labels.ndim > 0 and outputs.device == labels.device
-        valid = valid and outputs.shape == (*labels.shape[:-1], labels.shape[-1] + self.extra_outputs)
-        valid = valid and (self.noise is None or self.noise.n_labels == labels.shape[-1])
-        if valid and labels.device.type == "cpu" and not torch.compiler.is_compiling():
-            valid = torch.equal(labels, torch.gt(labels, 0, out=torch.empty_like(labels)))
-        if not valid:
-            self._check(outputs, labels)
+        self._check(outputs, labels)
         factor = 1.0 if self.label_reduction == "sum" else 1 / max(1, self.n_terms(labels.shape[-1]))
         if self.correction is None:
-            if outputs.device.type in _fast.KERNEL_DEVICES:
-                fused = self._fused_risk(outputs, labels, self.debias, self.reduction, factor)
-                if fused is not None:
-                    return fused
-            p = labels.to(torch.promote_types(outputs.dtype, torch.float32))
-            values = self.risk(outputs, p if self.debias is None else self.debias(p))
+            fused = self._fused_risk(outputs, labels, self.debias, self.reduction, factor)
+            if fused is not None:
+                return fused
+        p = self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
+        if self.correction is None:
+            values = self.risk(outputs, p)
             if self.reduction != "none":
                 values = values.mean() if self.reduction == "mean" else values.sum()
             return values if factor == 1 else values * factor
         rows = outputs.shape[:-1].numel()
-        p = self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
         p = p.expand(*outputs.shape[:-1], -1).reshape(rows, p.shape[-1])
         mean = self.corrected_risk(outputs.reshape(rows, outputs.shape[-1]), p)
         return mean * (factor if self.reduction == "mean" else factor * rows)
 
     def row_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``risk``, from fused kernels if there are some for these tensors."""
-        if outputs.device.type in _fast.KERNEL_DEVICES and targets.dtype != torch.float64:
-            fused = self._fused_risk(outputs, targets, None, "none", 1.0)
-            if fused is not None:
-                return fused
-        return self.risk(outputs, targets)
+        fused = None if targets.dtype == torch.float64 else self._fused_risk(outputs, targets, None, "none", 1.0)
+        return self.risk(outputs, targets) if fused is None else fused
 
     def debias_tensor(self, labels: Tensor) -> Tensor:
         """Return floating-point labels debiased by the noise model of the loss, without checks."""
@@ -190,20 +164,27 @@ class MultiLabelLoss(torch.nn.Module, ABC):
                 f"outputs and labels must be on the same device; got {outputs.device} and {labels.device}: "
                 "use labels.to(outputs.device)"
             )
-        given = f"got outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)}"
-        if not labels.ndim or not outputs.ndim:
-            raise ValueError(f"outputs and labels must have the labels in the last dimension; {given}")
-        *rows, q = labels.shape
-        if self.noise is not None and q != self.noise.n_labels:
-            raise ValueError(f"the noise model has {self.noise.n_labels} labels; {given}")
-        if outputs.shape[-1] != self.n_outputs(q):
-            dummy = " (q + 1: column 0 is the dummy label; dummy=False removes it)" if self.extra_outputs else ""
-            raise ValueError(f"for {q} labels this loss needs {self.n_outputs(q)} outputs{dummy}; {given}")
+        *rows, q = labels.shape or (0,)
         rows = [1] * (outputs.ndim - labels.ndim) + rows  # the outputs of several models can share a batch of labels
-        if len(rows) != outputs.ndim - 1 or any(n not in (1, m) for n, m in zip(rows, outputs.shape)):
-            raise ValueError(f"outputs and labels must have the same rows; {given}")
+        problem = ""
+        if not labels.ndim or not outputs.ndim:
+            problem = "outputs and labels must have the labels in the last dimension"
+        elif self.noise is not None and q != self.noise.n_labels:
+            problem = f"the noise model has {self.noise.n_labels} labels"
+        elif outputs.shape[-1] != self.n_outputs(q):
+            dummy = " (q + 1: column 0 is the dummy label; dummy=False removes it)" if self.extra_outputs else ""
+            problem = f"for {q} labels this loss needs {self.n_outputs(q)} outputs{dummy}"
+        elif len(rows) != outputs.ndim - 1 or any(n not in (1, m) for n, m in zip(rows, outputs.shape)):
+            problem = "outputs and labels must have the same rows"
+        if problem:
+            given = f"outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)}"
+            raise ValueError(f"{problem}; got {given}")
         # Values on an accelerator are not checked: reading them would synchronize with the host.
-        if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        if (
+            labels.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+            and not torch.equal(labels, torch.gt(labels, 0, out=torch.empty_like(labels)))  # fast, but not for NaN
+        ):
             remedy = (
                 " For debiased or soft labels use ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... "
                 "debiases its labels itself."
@@ -221,13 +202,8 @@ class MultiLabelLoss(torch.nn.Module, ABC):
             y = y.to(torch.promote_types(f.dtype, torch.float32))
             return self.risk(f, y if debias is None else debias(y))
 
-        return _fast.fused_loss(
-            *(outputs, labels, debias, self.surrogate, eager),
-            loss=self.kernels,
-            dummy=self.extra_outputs > 0,
-            reduction=reduction,
-            factor=factor,
-        )
+        options = {"loss": self.kernels, "dummy": self.extra_outputs > 0, "reduction": reduction, "factor": factor}
+        return _fast.fused_loss(outputs, labels, debias, self.surrogate, eager, **options)  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
         """Return the parameters for ``repr``."""
@@ -271,19 +247,8 @@ CORRECTIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
 def corrected_means(parts: Tensor, known: Tensor, g: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum over labels of g(mean of the observed rows), weighted by the share of observed rows.
 
-    Parameters
-    ----------
-    parts : Tensor of shape (..., n, q)
-        Loss of every label, 0 where it is not observed.
-    known : Tensor of bool of shape (..., n, q)
-        Whether a label is observed.
-    g : callable
-        Risk correction.
-
-    Returns
-    -------
-    Tensor of shape (...)
-        Loss with risk correction. It equals the mean over rows of the sum over labels where g changes nothing.
+    ``parts`` (..., n, q) has the loss of every label, 0 where it is not observed (``known``). Where g changes nothing,
+    the result equals the mean over rows of the sum over labels.
     """
     count = known.sum(-2)
     means = parts.sum(-2) / count.clamp_min(1)

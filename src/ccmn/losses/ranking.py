@@ -48,7 +48,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     >>> ranking_loss(torch.tensor([1.0, 0.0, 0.5]), torch.tensor([1.0, 0.0, 0.0]), "hinge")
     tensor(0.5000)
     """
-    phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
+    phi = resolve_surrogate(surrogate)
     f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
     return pair_sum(f, p, n, phi)
 
@@ -145,21 +145,6 @@ class RankingLoss(MultiLabelLoss):
                 f"correction={correction!r} is not defined for RankingLoss under {type(noise).__name__}; use "
                 "correction=None or HammingLoss"
             )
-
-    def decision(self, outputs: Tensor) -> Tensor:
-        """Return the scores minus the score of the dummy label, or the outputs if there is no dummy label.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (..., n_outputs(q))
-            Outputs of the network.
-
-        Returns
-        -------
-        Tensor of shape (..., q)
-            Scores. With a dummy label, a label is predicted when its score is at least 0.
-        """
-        return outputs[..., 1:] - outputs[..., :1] if self.dummy else outputs
 
     def risk(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Eq. (6) plus Eq. (8) for every row of outputs (..., n_outputs(q)) and debiased labels (..., q)."""

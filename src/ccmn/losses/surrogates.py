@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,19 +30,19 @@ class Surrogate:
         Name in ``SURROGATES``.
     phi : callable
         Function phi(t) on tensors.
-    convex : bool
+    convex : bool, default=True
         Whether phi is convex.
-    bounded : bool
+    bounded : bool, default=False
         Whether phi is bounded. Lemmas 1 and 2 and the bounds of Theorems 2 and 4 require a bounded phi or bounded
         scores.
-    symmetric : bool
+    symmetric : bool, default=False
         Whether phi(t) + phi(-t) = 2 phi(0) for all t. Theorem 5 requires it.
-    lipschitz : float
+    lipschitz : float, default=1.0
         Smallest Lipschitz constant of phi, or infinity.
-    hamming_consistent : bool
+    hamming_consistent : bool, default=True
         Whether phi is consistent for the Hamming loss. A convex phi with phi'(0) < 0 is (Theorem 3); so is the
         sigmoid, which is not convex.
-    ranking_consistent : bool
+    ranking_consistent : bool, default=False
         Whether phi is consistent for the ranking loss (Theorem 5: differentiable, non-increasing, phi'(0) < 0 and
         symmetric).
 
@@ -53,20 +54,20 @@ class Surrogate:
 
     name: str
     phi: Callable[[Tensor], Tensor]
-    convex: bool
-    bounded: bool
-    symmetric: bool
-    lipschitz: float
-    hamming_consistent: bool
-    ranking_consistent: bool
+    convex: bool = True
+    bounded: bool = False
+    symmetric: bool = False
+    lipschitz: float = 1.0
+    hamming_consistent: bool = True
+    ranking_consistent: bool = False
 
     def __call__(self, t: Tensor) -> Tensor:
         """Return phi(t)."""
         return self.phi(t)
 
-    def __reduce__(self) -> tuple[Callable[[str], Surrogate], tuple[str]]:
+    def __reduce__(self) -> Any:
         """Return the constructor arguments for pickle: members are constants of this module."""
-        return _by_name, (self.name,)
+        return resolve_surrogate, (self.name,)
 
     @cached_property
     def at_zero(self) -> float:
@@ -74,60 +75,16 @@ class Surrogate:
         return float(self.phi(torch.zeros((), dtype=torch.float64)))
 
 
+_SIGMOID = {"convex": False, "bounded": True, "symmetric": True, "lipschitz": 0.25, "ranking_consistent": True}
 SURROGATES: Registry[Surrogate] = Registry(
     "surrogate",
     {
-        surrogate.name: surrogate
-        for surrogate in (
-            Surrogate(
-                name="square",
-                phi=lambda t: (1 - t).square(),
-                convex=True,
-                bounded=False,
-                symmetric=False,
-                lipschitz=math.inf,
-                hamming_consistent=True,
-                ranking_consistent=False,
-            ),
-            Surrogate(
-                name="hinge",
-                phi=lambda t: relu(1 - t),  # unlike clamp_min, relu has the slope 0 at 0
-                convex=True,
-                bounded=False,
-                symmetric=False,
-                lipschitz=1.0,
-                hamming_consistent=True,
-                ranking_consistent=False,
-            ),
-            Surrogate(
-                name="sigmoid",
-                phi=lambda t: torch.sigmoid(-t),
-                convex=False,
-                bounded=True,
-                symmetric=True,
-                lipschitz=0.25,
-                hamming_consistent=True,
-                ranking_consistent=True,
-            ),
-            Surrogate(
-                name="logistic",
-                phi=lambda t: softplus(-t),
-                convex=True,
-                bounded=False,
-                symmetric=False,
-                lipschitz=1.0,
-                hamming_consistent=True,
-                ranking_consistent=False,
-            ),
-        )
+        "square": Surrogate("square", lambda t: (1 - t).square(), lipschitz=math.inf),
+        "hinge": Surrogate("hinge", lambda t: relu(1 - t)),  # unlike clamp_min, relu has the slope 0 at 0
+        "sigmoid": Surrogate("sigmoid", lambda t: torch.sigmoid(-t), **_SIGMOID),  # type: ignore[arg-type]
+        "logistic": Surrogate("logistic", lambda t: softplus(-t)),
     },
 )
-
-
-def _by_name(name: str) -> Surrogate:
-    """Return the surrogate of this name, for unpickling."""
-    return SURROGATES[name]
-
 
 SurrogateLike = str | Callable[[Tensor], Tensor]
 

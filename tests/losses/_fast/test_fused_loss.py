@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from ccmn.losses import SURROGATES
 from ccmn.losses._fast.cuda import _label_rows, can_fuse
 from helpers import run_bare
 
 
 def test_triton_is_not_imported_on_a_cpu():
-    assert not can_fuse(torch.zeros(2, 3), torch.zeros(2, 3), SURROGATES["sigmoid"])
+    assert not can_fuse(torch.zeros(2, 3), torch.zeros(2, 3))
     code = """
 import sys, torch, ccmn
 noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
@@ -40,7 +39,6 @@ WITHOUT_KERNELS = """
 import itertools, sys, types
 import torch
 from ccmn.losses import SURROGATES, HammingLoss, RankingLoss
-from ccmn.losses import _fast
 from ccmn.losses._fast import cuda as dispatch
 from ccmn.noise import ClassConditionalNoise
 
@@ -127,9 +125,6 @@ def derivatives(loss, outputs, Y):
     (gradient,) = torch.autograd.grad(loss(f, Y).sum(), f, create_graph=True)
     (second,) = torch.autograd.grad((gradient * outputs).sum(), f)
     return loss(outputs, Y), gradient.detach(), second, *gradient_of(loss, outputs, Y)
-
-
-_fast.KERNEL_DEVICES.add("cpu")
 
 
 def fused_and_not(compute):

@@ -41,11 +41,10 @@ _HAS_TRITON = find_spec("triton") is not None
 """Whether Triton is installed; CUDA builds of PyTorch include it."""
 
 
-def can_fuse(outputs: Tensor, labels: Tensor, surrogate: Surrogate | Callable[[Tensor], Tensor]) -> bool:
+def can_fuse(outputs: Tensor, labels: Tensor) -> bool:
     """Return whether the fused kernels support outputs (..., columns) and labels (..., q) of this type."""
     return (
         can_run_kernels(outputs)
-        and isinstance(surrogate, Surrogate)
         and outputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and not labels.requires_grad
         and outputs.numel() > 0
@@ -98,42 +97,23 @@ def fused_loss(
     outputs: Tensor,
     labels: Tensor,
     debias: ClassConditionalDebiasing | None,
-    surrogate: Surrogate,
+    surrogate: Callable[[Tensor], Tensor],
     eager: Callable[[Tensor, Tensor], Tensor],
     *,
     loss: str,
-    dummy: bool = False,
-    reduction: str = "none",
-    factor: float = 1.0,
-) -> Tensor:
-    """Return the Hamming or ranking loss in float32, reduced over rows.
+    dummy: bool,
+    reduction: str,
+    factor: float,
+) -> Tensor | None:
+    """Return the Hamming or ranking loss in float32, reduced over rows; None if no kernels support the tensors.
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., columns)
-        Outputs of the network.
-    labels : Tensor of shape (..., q)
-        Noisy labels, or targets.
-    debias : ClassConditionalDebiasing or None
-        Map from labels to targets, or None if the labels are targets.
-    surrogate : Surrogate
-        Margin loss phi.
-    eager : callable
-        Function (outputs, labels) -> one value per row by differentiable operations, for second derivatives.
-    loss : {"hamming", "ranking"}
-        Sum over labels, or over pairs of labels.
-    dummy : bool, default=False
-        Whether column 0 of the outputs is the dummy label.
-    reduction : {"mean", "sum", "none"}, default="none"
-        Reduction over rows.
-    factor : float, default=1.0
-        Factor of the value of every row.
-
-    Returns
-    -------
-    Tensor
-        Loss reduced over rows, or one value per row for ``reduction="none"``.
+    ``labels`` are noisy labels, or targets if ``debias`` is None. ``eager`` maps outputs and labels to one value per
+    row by differentiable operations, for second derivatives. The other arguments are the fields of ``Options``.
     """
+    if not isinstance(surrogate, Surrogate) or not can_fuse(outputs, labels):
+        return None
+    if loss == "hamming" and torch.compiler.is_compiling():
+        return None  # torch.compile fuses the operations itself
     shape, columns = outputs.shape[:-1], outputs.shape[-1]
     scale, offset = (None, None) if debias is None else debias.affine(torch.float32)
     labels = _label_rows(outputs, labels)
