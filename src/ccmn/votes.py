@@ -1,13 +1,8 @@
 """Labels from several annotators: inference of true labels from votes, and the next votes to collect.
 
-:func:`infer_labels` fits the model of :mod:`ccmn.estimation.dawid_skene` in three steps:
-
-1. Probabilities of machines are calibrated against the labels that follow from the votes of people.
-2. The model is fitted to the votes alone.
-3. With features, out-of-fold log-odds of the posterior by the library's default model replace the prevalence as prior.
-
-Intervals of the rates of annotators are computed by Gibbs sampling when they are read. :func:`next_votes` ranks labels
-for which another vote is expected to help most.
+:func:`infer_labels` calibrates the probabilities of machines against the votes of people, and fits the model of
+:mod:`ccmn.estimation.dawid_skene` to all votes. With features, out-of-fold log-odds of the posterior by the library's
+default model replace the prevalence as prior, and the model is fitted again.
 """
 
 from __future__ import annotations
@@ -25,7 +20,6 @@ from ccmn._containers import is_dataframe, is_sparse, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count
 from ccmn.estimation.dawid_skene import (
-    LEVEL_COUNT,
     PRIOR_VARIANCE,
     VoteDesign,
     VoteModel,
@@ -100,17 +94,11 @@ class InferredLabels:
     @property
     def noise(self) -> ClassConditionalNoise:
         """Noise model of the aggregated labels, from the probabilities of the rows with votes."""
-        voted, labels, mu = self.votes.count() > 0, self.labels, self.proba
-
-        def share(errors: FloatArray, cases: FloatArray) -> FloatArray:
-            return np.asarray((errors * voted).sum(0) / np.maximum((cases * voted).sum(0), 1))
-
-        names = self.votes.label_names
-        return ClassConditionalNoise(
-            share(mu * (1 - labels), mu),
-            share((1 - mu) * labels, 1 - mu),
-            label_names=None if names is None else [str(name) for name in names],
-        )
+        labels, voted, names = self.labels, self.votes.count() > 0, self.votes.label_names
+        true, absent = self.proba * voted, (1 - self.proba) * voted
+        rho_pos = (true * (1 - labels)).sum(0) / np.maximum(true.sum(0), 1)
+        rho_neg = (absent * labels).sum(0) / np.maximum(absent.sum(0), 1)
+        return ClassConditionalNoise(rho_pos, rho_neg, label_names=None if names is None else list(map(str, names)))
 
     @cached_property
     def intervals(self) -> tuple[FloatArray, FloatArray]:
@@ -217,7 +205,8 @@ def infer_labels(votes: Any, X: Any = None, random_state: RandomState = 0) -> In
     if X is not None and voted.any(1).sum() >= MIN_ROWS_FOR_CLASSIFIER:
         classifier = NoisyLabelModel(seed).fit(X, np.where(voted, model.posterior, np.nan))
         model = fit_votes(calibrated, classifier.out_of_fold_log_odds(X))
-    return InferredLabels(table, model.posterior, *model.rates, model, calibrated, seed)
+    rho_pos, rho_neg = error_rates(model.shares, model.skills)
+    return InferredLabels(table, model.posterior, rho_pos, rho_neg, model, calibrated, seed)
 
 
 # -- Uncertainty
@@ -238,20 +227,17 @@ def sample_intervals(table: VoteTable, model: VoteModel, rng: np.random.Generato
         cumulated = design.levels(shares, skills, model.prior).cumsum(1)
         drawn = rng.random((len(cumulated), 1)) * cumulated[:, -1:]
         levels = np.diff(drawn <= cumulated, axis=1, prepend=False).astype(np.float32)
-        shares = rng.gamma(design.by_label(design.cell_label, levels) + LEVEL_COUNT)
+        shares = rng.gamma(design.count_levels(levels))
         shares /= shares.sum(1, keepdims=True)
-        mode, (pos, both, neg) = design.update_skills(levels, mode, means)
-        noise, other = rng.standard_normal((2, len(mode)))
-        root = np.sqrt(pos)
-        slope = both / root * noise + np.sqrt(np.maximum(neg - both**2 / pos, 0)) * other
-        skills = design.center(mode + np.stack((root * noise, slope), 1))
+        mode, covariance = design.update_skills(levels, mode, means)
+        noise = rng.standard_normal((2, len(mode))).T[..., None]
+        skills = design.center(mode + (np.linalg.cholesky(covariance) @ noise)[..., 0])
         mode = design.center(mode)
         labels = np.bincount(design.pairs // design.q, minlength=design.a)[:, None] + 1
         spread = rng.standard_normal((design.a, 2)) * np.sqrt(PRIOR_VARIANCE / labels)
         means = design.annotator_means(skills) + spread
         if sweep >= N_BURN_IN:
-            every = design.all_skills(skills, means)
-            rates = np.stack(error_rates(shares, every))
+            rates = np.stack(error_rates(shares, design.all_skills(skills, means)))
             first += rates / N_SWEEPS
             second += rates**2 / N_SWEEPS
     variance = np.maximum(second - first**2, 1e-12)
@@ -306,10 +292,20 @@ def next_votes(inferred: InferredLabels, n_votes: int = 100, *, annotator: Any =
     from pandas import DataFrame
 
     check_count(n_votes, "n_votes")
-    gain = expected_gain(inferred.proba, *_voter_rates(inferred, annotator))
-    if annotator is not None:
-        done = inferred.votes.annotator == _annotator_number(inferred, annotator)
+    names = inferred.votes.annotator_names or tuple(range(inferred.votes.shape[1]))
+    if annotator is None:  # labels without votes: the mean over all annotators
+        weights = (
+            np.bincount(inferred.votes.pair, minlength=inferred.rho_pos.size).reshape(inferred.rho_pos.shape) + 1e-9
+        )
+        rates = [(rho * weights).sum(0) / weights.sum(0) for rho in (inferred.rho_pos, inferred.rho_neg)]
+        gain = expected_gain(inferred.proba, *rates)
+    elif annotator in names:
+        number = names.index(annotator)
+        gain = expected_gain(inferred.proba, inferred.rho_pos[number], inferred.rho_neg[number])
+        done = inferred.votes.annotator == number
         gain[inferred.votes.row[done], inferred.votes.label[done]] = -np.inf
+    else:
+        raise ValueError(f"annotator must be one of {', '.join(map(repr, names[:5]))} ...; got {annotator!r}")
     q = gain.shape[1]
     flat = gain.ravel()
     order = np.argsort(-flat, kind="stable")[:n_votes]
@@ -333,20 +329,3 @@ def expected_gain(proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -
         for second in (0, 1)
     )
     return np.asarray(np.minimum(proba, 1 - proba) - left + TIE_WEIGHT * proba * (1 - proba))
-
-
-def _annotator_number(inferred: InferredLabels, annotator: Any) -> int:
-    names = inferred.votes.annotator_names or tuple(range(inferred.votes.shape[1]))
-    if annotator not in names:
-        raise ValueError(f"annotator must be one of {', '.join(map(repr, names[:5]))} ...; got {annotator!r}")
-    return names.index(annotator)
-
-
-def _voter_rates(inferred: InferredLabels, annotator: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the rates (q,) of an annotator, or the mean rates of the votes on each label."""
-    if annotator is not None:
-        number = _annotator_number(inferred, annotator)
-        return inferred.rho_pos[number], inferred.rho_neg[number]
-    _, a, q = inferred.votes.shape
-    weights = np.bincount(inferred.votes.pair, minlength=a * q).reshape(a, q) + 1e-9  # without votes: all annotators
-    return tuple((rates * weights).sum(0) / weights.sum(0) for rates in (inferred.rho_pos, inferred.rho_neg))

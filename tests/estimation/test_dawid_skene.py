@@ -14,6 +14,7 @@ from ccmn.estimation.dawid_skene import (
     LEVELS,
     VoteDesign,
     calibrate_machines,
+    error_rates,
     fit_votes,
 )
 from ccmn.votes import VoteTable
@@ -38,7 +39,7 @@ def random_votes(n=12, a=5, q=3, seed=0):
 
 def test_population_of_two_classes_is_recovered():
     model = fit_votes(VoteTable.read(population(100_000)), max_iterations=2000)
-    rho_pos, rho_neg = model.rates
+    rho_pos, rho_neg = error_rates(model.shares, model.skills)
     np.testing.assert_allclose(1 - rho_pos[:, 0], TPR, atol=0.03)
     np.testing.assert_allclose(rho_neg[:, 0], FPR, atol=0.03)
     assert model.posterior.mean() == pytest.approx(PRIOR, abs=0.03)

@@ -11,8 +11,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -52,31 +52,15 @@ def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rh
         P(y = 0 \mid \tilde y = 1, x) = \frac{\rho_{neg} (1 - \eta)}{\tilde\eta}, \qquad
         P(y = 1 \mid \tilde y = 0, x) = \frac{\rho_{pos}\, \eta}{1 - \tilde\eta}
 
-    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)` is the probability of the *noisy* label. The probability of the
-    true label is :math:`\eta = (\tilde\eta - \rho_{neg}) / r` with :math:`r = 1 - \rho_{pos} - \rho_{neg}` [1]_. With
+    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)`, and :math:`\eta = (\tilde\eta - \rho_{neg}) / r` with
+    :math:`r = 1 - \rho_{pos} - \rho_{neg}` is the probability of the true label [1]_. With
     :math:`s = P(\tilde y = \text{given} \mid x)` and :math:`o = P(\tilde y = \text{given} \mid y = \text{other})`
-    both cases are one formula:
+    both cases are :math:`o / r \cdot ((o + r) / s - 1)`. Under noise with these rates, s is in [o, o + r]. Predictions
+    outside are clipped; the error probability is then 1 or 0. Labels with error probability 1 are ordered by s in the
+    twelfth digit.
 
-    .. math:: \frac{o}{r} \left( \frac{o + r}{s} - 1 \right), \qquad o \le s \le o + r
-
-    Under noise with these rates, s cannot leave this range. Predictions outside of it are clipped; the error
-    probability is then 1 or 0. Labels with error probability 1 are ordered by s in the twelfth digit.
-
-    Parameters
-    ----------
-    noisy : array of shape (..., q)
-        Given labels in {0, 1}; NaN where not observed.
-    pred_proba : array of shape (..., q)
-        Out-of-fold probabilities of the noisy labels.
-    rho_pos : array of shape (q,)
-        False-negative rates P(noisy 0 | true 1).
-    rho_neg : array of shape (q,)
-        False-positive rates P(noisy 1 | true 0).
-
-    Returns
-    -------
-    ndarray of float64, shape (..., q)
-        Error probabilities; NaN where not observed.
+    ``noisy`` are given labels in {0, 1}, NaN where not observed; ``pred_proba`` out-of-fold probabilities of the noisy
+    labels. The result is NaN where a label is not observed.
 
     References
     ----------
@@ -103,8 +87,12 @@ def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rh
     return result
 
 
-class Annotators(NamedTuple):
-    r"""How often annotators deviate: a term (n, q) that is added to the log-odds of the suspicion of their labels.
+Term = Callable[[Any, FloatArray], FloatArray]
+"""Function of some rows and their given labels (m, q): a term (m, q) for the log-odds of their suspicion."""
+
+
+def annotator_term(index: NDArray[np.intp], blocks: Iterable[tuple[slice, FloatArray, FloatArray]]) -> Term:
+    r"""Return the term that measures how often annotators deviate, from one annotator per row.
 
     A row has the annotator a. With :math:`d_{ij} = |\tilde y_{ij} - p_{ij}|`, all sums over the rows of a and 50 rows
     of an average annotator, the term is
@@ -113,76 +101,35 @@ class Annotators(NamedTuple):
         \pm \log \frac{\sum_i \tilde y_{ij}}{\sum_i p_{ij}}
 
     with + for given and - for absent labels: the second part is large for labels that the annotator gives too often.
+    Each of the blocks has the rows, their given labels (NaN: not observed) and probabilities.
     """
-
-    numbers: NDArray[np.intp]
-    """Number of the annotator of every row."""
-    deviation: FloatArray
-    """Logarithm of the deviation relative to the average, (annotators,)."""
-    surplus: FloatArray
-    """Logarithm of the ratio of given to expected labels, (annotators, q)."""
-
-    @classmethod
-    def of(cls, index: NDArray[np.intp], blocks: Iterable[tuple[slice, FloatArray, FloatArray]]) -> Annotators:
-        """Return the term from blocks of rows: the rows, their given labels (NaN: not observed), probabilities."""
-        size, sums = int(index.max()) + 1, np.zeros((0, 0, 0))
-        for rows, given, proba in blocks:
-            observed = ~np.isnan(given)
-            parts = np.where(observed, [given, proba, np.abs(given - proba), np.ones_like(given)], 0.0)
-            sums = sums if sums.size else np.zeros((4, size, given.shape[1]))
-            for k, part in enumerate(parts):
-                np.add.at(sums[k], index[rows], part)
-        # An average annotator gives each label as often as expected, and deviates as all do.
-        given_sum, expected = sums[:2] + N_SHRINKAGE_ROWS * (sums[1].sum(0) + 0.5) / (sums[3].sum(0) + 1)
-        deviation, count = sums[2:].sum(2)
-        mean = deviation.sum() / max(count.sum(), 1)
-        shrinkage = N_SHRINKAGE_ROWS * given_sum.shape[1]
-        relative = (deviation + shrinkage * mean) / ((count + shrinkage) * mean) if mean else np.ones(size)
-        return cls(index, np.log(relative), np.log(given_sum / expected))
-
-    def term(self, rows: slice | NDArray[np.intp], given: FloatArray) -> FloatArray:
-        """Return the term (m, q) of some rows."""
-        number = self.numbers[rows]
-        return np.where(given == 1, 1.0, -1.0) * self.surplus[number] + self.deviation[number, None]
+    size, sums = int(index.max()) + 1, np.zeros((0, 0, 0))
+    for rows, given, proba in blocks:
+        observed = ~np.isnan(given)
+        parts = np.where(observed, [given, proba, np.abs(given - proba), np.ones_like(given)], 0.0)
+        sums = sums if sums.size else np.zeros((4, size, given.shape[1]))
+        for k, part in enumerate(parts):
+            np.add.at(sums[k], index[rows], part)
+    # An average annotator gives each label as often as expected, and deviates as all do.
+    given_sum, expected = sums[:2] + N_SHRINKAGE_ROWS * (sums[1].sum(0) + 0.5) / (sums[3].sum(0) + 1)
+    deviation, count = sums[2:].sum(2)
+    mean = deviation.sum() / max(count.sum(), 1)
+    shrinkage = N_SHRINKAGE_ROWS * given_sum.shape[1]
+    relative = (deviation + shrinkage * mean) / ((count + shrinkage) * mean) if mean else np.ones(size)
+    surplus, deviates = np.log(given_sum / expected), np.log(relative)[:, None]
+    return lambda rows, given: np.where(given == 1, 1.0, -1.0) * surplus[index[rows]] + deviates[index[rows]]
 
 
-class Votes(NamedTuple):
-    """Log-odds of the share of votes that differ from the given label, minus those of the mean share."""
+def vote_term(mean: FloatArray, counts: NDArray[np.int64], given: FloatArray) -> Term:
+    """Return log-odds of the share of votes that differ from the given label, minus those of the mean share.
 
-    mean: FloatArray
-    """Mean votes (n, q), NaN where nobody voted."""
-    counts: NDArray[np.int64]
-    """Number of votes (n, q)."""
-    dissent: float
-    """Mean share of votes that differ from the given label."""
-
-    def term(self, rows: slice | NDArray[np.intp], given: FloatArray) -> FloatArray:
-        """Return the term (m, q) of some rows; 0 where nobody voted."""
-        count, base = self.counts[rows], np.clip(self.dissent, _MIN_PROBABILITY, 0.5)
-        differing = np.nan_to_num(np.abs(given - self.mean[rows])) * count
-        return np.asarray(logit((differing + base) / (count + 1)) - logit(base))
-
-
-class ErrorModel(NamedTuple):
-    """Error probabilities learned from verified labels: a logistic regression pooled over labels."""
-
-    prevalence: FloatArray
-    """Share of given ones of every label (q,)."""
-    offset: FloatArray
-    """Constant term of given labels 0 and 1, (2, q)."""
-    slopes: FloatArray
-    """Coefficients (4, 2) of the covariates for given labels 0 and 1."""
-    scaling: FloatArray
-    """Slopes of negative and of positive log-odds and constant term of the calibration, (3,)."""
-
-    def __call__(self, score: FloatArray, given: FloatArray, proba: FloatArray, term: FloatArray) -> FloatArray:
-        """Return the error probabilities of labels (m, q); NaN where not observed."""
-        value = (given == 1).astype(np.intp)
-        result = PRIOR_SLOPE * _log_odds(score) + np.take_along_axis(self.offset, value, 0)
-        for slope, covariate in zip(self.slopes, covariates(given, proba, self.prevalence, term)):
-            result += slope[value] * covariate
-        negative, positive, constant = self.scaling
-        return np.asarray(expit(np.where(result < 0, negative, positive) * result + constant))
+    ``mean`` are the mean votes (n, q), NaN where nobody voted; there the term is 0.
+    """
+    differing = np.abs(given - mean)
+    voted = ~np.isnan(differing)
+    base = np.clip(differing[voted].mean() if voted.any() else 0.0, _MIN_PROBABILITY, 0.5)
+    share = (np.where(voted, differing, 0.0) * counts + base) / (counts + 1)
+    return lambda rows, _: (logit(share) - logit(base))[rows]
 
 
 def covariates(given: FloatArray, proba: FloatArray, prevalence: FloatArray, term: FloatArray) -> list[FloatArray]:
@@ -198,7 +145,7 @@ def fit_error_model(
     wrong: FloatArray,
     prevalence: FloatArray,
     term: FloatArray,
-) -> ErrorModel:
+) -> Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]:
     r"""Learn the error probability from verified labels.
 
     The log-odds of an error are 0.3 times those of the score plus a linear function of: the given label; the log-odds
@@ -213,25 +160,10 @@ def fit_error_model(
     negative values, one for positive values and a constant, with normal priors around 1, 1 and 0. The order does not
     change.
 
-    Parameters
-    ----------
-    score : array of shape (m, q)
-        Suspicion, or posterior under declared noise, of the verified rows.
-    given : array of shape (m, q)
-        Given labels of the verified rows in {0, 1}; NaN where not observed.
-    proba : array of shape (m, q)
-        Out-of-fold probabilities of the verified rows.
-    wrong : array of shape (m, q)
-        1 where the given label is wrong, 0 where it is correct, NaN where it is not verified.
-    prevalence : array of shape (q,)
-        Share of given ones of every label among all rows.
-    term : array of shape (m, q)
-        Term of the annotators or votes; 0 if they are not known.
-
-    Returns
-    -------
-    ErrorModel
-        The model.
+    All arrays have one row per verified row, (m, q). ``score`` is the suspicion, or the posterior under declared noise;
+    ``wrong`` is 1 where the given label is wrong, 0 where it is correct and NaN where it is not verified;
+    ``prevalence`` (q,) is the share of given ones among all rows, and ``term`` that of the annotators or votes. The
+    result is a function of score, given labels, probabilities and term of any rows.
     """
     q = given.shape[1]
     row, label = np.nonzero(~np.isnan(wrong) & ~np.isnan(given))
@@ -258,7 +190,16 @@ def fit_error_model(
         bounds = [(MIN_SCALING - 1, None)] * 2 + [(None, None)]
         scaling += _logistic_regression(sides, target, held_out, np.full(3, SCALING_PENALTY), bounds)
     offset = fitted[10:].reshape(2, q) + fitted[0] + np.array([[0.0], [fitted[1]]])
-    return ErrorModel(prevalence, offset, (fitted[2:10] / scale).reshape(4, 2), scaling)
+    slopes = (fitted[2:10] / scale).reshape(4, 2)
+
+    def predict(score: FloatArray, given: FloatArray, proba: FloatArray, term: FloatArray) -> FloatArray:
+        value = (given == 1).astype(np.intp)
+        result = PRIOR_SLOPE * _log_odds(score) + np.take_along_axis(offset, value, 0)
+        for slope, covariate in zip(slopes, covariates(given, proba, prevalence, term)):
+            result += slope[value] * covariate
+        return np.asarray(expit(np.where(result < 0, scaling[0], scaling[1]) * result + scaling[2]))
+
+    return predict
 
 
 def _logistic_regression(

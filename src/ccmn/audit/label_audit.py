@@ -116,11 +116,11 @@ def audit_labels(
         noise = rates_of(evidence, label_names_of(Y_noisy))
     if pred_proba is None:
         pred_proba = expit(evidence.model.out_of_fold_log_odds(evidence.X))
-    knowledge = {"trusted": trusted, "votes": votes, "groups": groups}
-    if noise is None and trusted is None:
-        issues = find_label_issues(Y_noisy, pred_proba, min_p_wrong=min_p_wrong, **knowledge)
+    known = noise is not None or trusted is not None
+    least = 0.0 if known else min_p_wrong
+    issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, votes=votes, groups=groups, min_p_wrong=least)
+    if not known:
         return Audit(issues, None, noise, pred_proba)
-    issues = find_label_issues(Y_noisy, pred_proba, noise, min_p_wrong=0, **knowledge)
     least = DEFAULT_MIN_P_WRONG if min_p_wrong is None else check_share(min_p_wrong, "min_p_wrong")
     return Audit(issues[issues.p_wrong >= least], _summary(issues, evidence.Y), noise, pred_proba)
 

@@ -5,6 +5,7 @@ Labels and probabilities are processed in blocks of rows, so that memory does no
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,7 @@ from ccmn._validation import (
     check_same_labels,
     check_share,
 )
-from ccmn.audit.error_model import Annotators, ErrorModel, Votes, fit_error_model, p_wrong
+from ccmn.audit.error_model import Term, annotator_term, fit_error_model, p_wrong, vote_term
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.evidence import read_trusted
 from ccmn.noise import ClassConditionalNoise, NoiseModel
@@ -59,8 +60,7 @@ def find_label_issues(
     ranked by the suspicion 1 - P(given label | x), the self-confidence score of confident learning [1]_, and the list
     would also exist if all labels were right. Error probabilities need one of two things:
 
-    - ``noise``: errors depend only on the label, with these rates. ``p_wrong`` is the posterior probability of an error
-      (:func:`ccmn.audit.p_wrong`).
+    - ``noise``: errors depend only on the label, with these rates. ``p_wrong`` is the posterior error probability.
     - ``trusted``: about 50 verified rows or more. ``p_wrong`` is learned from them and calibrated.
 
     Parameters
@@ -157,40 +157,32 @@ def find_label_issues(
 class ScoredLabels:
     """Checked labels and probabilities with their suspicions.
 
-    The parameters are those of :func:`find_label_issues`.
-
-    Attributes
-    ----------
-    known : bool
-        Whether the suspicions are error probabilities.
-    names : tuple of str or None
-        Label names.
+    The parameters are those of :func:`find_label_issues`. With ``known``, the suspicions are error probabilities.
     """
 
     def __init__(self, Y_noisy: Labels, pred_proba: Any, noise: Noise | None, trusted: Any, votes: Any, groups: Any):
-        self._noise = None if noise is None else read_rates(noise)
+        self._noise: Any = getattr(noise, "noise", noise)
         self.labels: Any = Y_noisy.tocsr() if is_sparse(Y_noisy) else unwrap(Y_noisy)[0]
         self._proba = unwrap(pred_proba)[0]
-        names = {"Y_noisy": label_names_of(Y_noisy), "pred_proba": label_names_of(pred_proba)}
         if self._noise is not None:
+            check_rates_known(self._noise, ClassConditionalNoise)
             check_label_width(self.labels.shape, self._noise.n_labels, "Y_noisy")
-            check_same_labels(("Y_noisy", names["Y_noisy"]), ("noise", self._noise.label_names))
-            names["noise"] = self._noise.label_names
         check_matrix_pair(self.labels, self._proba, ("Y_noisy", "pred_proba"))
-        self.names = names["Y_noisy"] or names.get("noise")
-        check_same_labels(("Y_noisy", self.names), ("pred_proba", names["pred_proba"]))
-        self.names = self.names or names["pred_proba"]
+        given = {"Y_noisy": label_names_of(Y_noisy), "noise": getattr(self._noise, "label_names", None)}
+        given["pred_proba"] = label_names_of(pred_proba)
+        for first, second in itertools.combinations(given.items(), 2):
+            check_same_labels(first, second)
+        self.names = next((names for names in given.values() if names is not None), None)
         n, q = self.labels.shape
         self._size = max(1, MAX_BLOCK_ENTRIES // q)
         self._rows, self._wrong = np.zeros(0, dtype=np.intp), np.zeros((0, q))
-        self._model: ErrorModel | None = None
-        self._annotators = self._read_annotators(votes, groups)
-        verified = None if trusted is None else read_trusted(trusted, n, q)
-        if verified is not None:
+        self._model: Any = None
+        self._term = self._read_annotators(votes, groups)
+        if trusted is not None and (verified := read_trusted(trusted, n, q)) is not None:
             order = np.argsort(verified.rows)
             self._learn(verified.rows[order], verified.Y[order])
-        self.known = self._noise is not None or self._model is not None
-        if self._noise is not None and self._model is None and self._annotators is not None:
+        self.known = noise is not None or self._model is not None
+        if noise is not None and self._model is None and self._term is not None:
             name = "groups" if votes is None else "votes"
             raise ValueError(f"{name} have no effect on the posterior under noise=; pass noise=None or verified rows")
 
@@ -221,11 +213,11 @@ class ScoredLabels:
         self, rows: slice | NDArray[np.intp], given: FloatArray, proba: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return posterior or suspicion before any row is verified, and the term of annotators or votes."""
-        term = np.zeros_like(given) if self._annotators is None else self._annotators.term(rows, given)
+        term = np.zeros_like(given) if self._term is None else self._term(rows, given)
         if self._noise is not None:
             return p_wrong(given, proba, self._noise.rho_pos, self._noise.rho_neg), term
         suspicion = np.abs(given - proba)
-        return (suspicion if self._annotators is None else expit(logit(suspicion) + term)), term
+        return (suspicion if self._term is None else expit(logit(suspicion) + term)), term
 
     def _learn(self, rows: NDArray[np.intp], true: FloatArray) -> None:
         """Fit the error model to verified rows, unless they have no observed label."""
@@ -240,26 +232,15 @@ class ScoredLabels:
         ones, observed = np.asarray(counts)
         self._model = fit_error_model(score, given, proba, wrong, (ones + 0.5) / (observed + 1), term)
 
-    def _read_annotators(self, votes: Any, groups: Any) -> Annotators | Votes | None:
+    def _read_annotators(self, votes: Any, groups: Any) -> Term | None:
         n, q = self.labels.shape
         if groups is not None and votes is not None:
             raise ValueError("Expected groups (one per row) or votes (several per row); got both")
         if groups is not None:
-            return Annotators.of(check_groups(groups, n), self._parts())
+            return annotator_term(check_groups(groups, n), self._parts())
         if votes is None:
             return None
         table = VoteTable.read(votes)
         if (table.shape[0], table.shape[2]) != (n, q):
             raise ValueError(f"Expected votes on {n} rows and {q} labels; got {table.shape[0]} and {table.shape[2]}")
-        mean, given = table.mean(), self._read(slice(None))[0]
-        differing = np.abs(given - mean)
-        voted = ~np.isnan(differing)
-        return Votes(mean, table.count(), float(differing[voted].mean()) if voted.any() else 0.0)
-
-
-def read_rates(noise: Noise) -> ClassConditionalNoise:
-    """Return the class-conditional rates of a noise model or of an estimation."""
-    model = noise.noise if isinstance(noise, NoiseRates) else noise
-    check_rates_known(model, ClassConditionalNoise)
-    assert isinstance(model, ClassConditionalNoise)
-    return model
+        return vote_term(table.mean(), table.count(), self._read(slice(None))[0])

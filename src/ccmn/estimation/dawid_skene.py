@@ -15,12 +15,11 @@ these means have normal priors around 1 and 0. Annotators without evidence are t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
 import scipy.special
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from ccmn._validation import FloatArray
@@ -28,7 +27,7 @@ from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.noise_rates import MIN_SIGNAL, Flag, NoiseRates, implied_prevalence
 from ccmn.estimation.trusted import UNKNOWN_RATE, Rate, jeffreys_rate
 from ccmn.noise.class_conditional import limit_rate_sums
-from ccmn.vote_table import IntArray, VoteTable
+from ccmn.vote_table import VoteTable
 
 LEVELS = np.linspace(-5, 5, 10)
 """Levels g: log-odds that a typical annotator gives the label."""
@@ -46,6 +45,7 @@ MIN_MEAN_VOTES = 3.0
 """Mean votes per row below which annotator errors and true labels are poorly identified."""
 
 IS_TRUE = LEVELS > 0
+_BASIS = np.stack((np.ones_like(LEVELS), LEVELS))
 
 
 class VoteModel(NamedTuple):
@@ -60,21 +60,16 @@ class VoteModel(NamedTuple):
     prior: FloatArray | None
     """Log-odds of the true labels given the features, (n, q)."""
 
-    @property
-    def rates(self) -> tuple[FloatArray, FloatArray]:
-        """Rates P(vote 0 | true) and P(vote 1 | absent) of every annotator, each (a, q)."""
-        return error_rates(self.shares, self.skills)
-
 
 def error_rates(shares: FloatArray, skills: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the rates of annotators, averaged over the levels of true and of absent labels."""
-    vote = scipy.special.expit(skills[..., :1] + skills[..., 1:] * LEVELS)
+    """Return the rates P(vote 0 | true) and P(vote 1 | absent) of annotators, averaged over the levels, each (a, q)."""
+    vote = scipy.special.expit(skills @ _BASIS)
     pos, neg = shares * IS_TRUE, shares * ~IS_TRUE
     return 1 - (vote * pos).sum(-1) / pos.sum(-1), (vote * neg).sum(-1) / neg.sum(-1)
 
 
 def dawid_skene(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
-    r"""Estimate the rates of the training labels from votes, with the model of Dawid and Skene [1]_.
+    r"""Estimate the rates of the training labels from votes, with the model of Dawid and Skene.
 
     If :math:`\mu_i` is the posterior probability that row i is truly positive,
 
@@ -83,33 +78,25 @@ def dawid_skene(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
 
     The training labels :math:`\tilde y` may be the votes of one annotator, a majority vote, or the mean votes (soft
     labels), for which these are the mean error rates of the annotators.
-
-    References
-    ----------
-    .. [1] A. P. Dawid and A. M. Skene, "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm",
-       Applied Statistics 28(1), 1979.
     """
     votes, Y = evidence.votes, evidence.Y
     assert votes is not None
     posterior, counts = fit_votes(calibrate_machines(votes)).posterior, votes.count()
+    rated, types = (counts > 0) & ~np.isnan(Y), np.array(evidence.noise_type)
     pos, neg = np.zeros((2, Y.shape[1], 4))
-    flags = []
-    for j, noise_type in enumerate(evidence.noise_type):
-        rated = (counts[:, j] > 0) & ~np.isnan(Y[:, j])
-        mu, given = posterior[rated, j], Y[rated, j]
-        if noise_type != "partial":
-            pos[j] = _weighted_rate(mu, 1 - given)
-        if noise_type != "missing":
-            neg[j] = _weighted_rate(1 - mu, given)
-        if not rated.any():
-            note = "No row has a vote, so the rates are unknown. Exclude the label or collect votes."
-            flags.append(Flag("unidentified", note, j))
-        elif (mean_votes := float(counts[rated, j].mean())) < MIN_MEAN_VOTES:
-            note = (
-                f"{mean_votes:.1f} votes per row are fewer than {MIN_MEAN_VOTES:g}: annotator errors and true labels "
-                "are poorly identified. Collect more votes for some rows."
-            )
-            flags.append(Flag("few_votes", note, j))
+    for j, rows in enumerate(rated.T):
+        mu, given = posterior[rows, j], Y[rows, j]
+        pos[j], neg[j] = _weighted_rate(mu, 1 - given), _weighted_rate(1 - mu, given)
+    pos[types == "partial"] = neg[types == "missing"] = 0
+    mean_votes = np.where(rated, counts, 0).sum(0) / np.maximum(rated.sum(0), 1)
+    note = "No row has a vote, so the rates are unknown. Exclude the label or collect votes."
+    flags = [Flag("unidentified", note, j) for j in np.flatnonzero(mean_votes == 0).tolist()]
+    note = (
+        f"Fewer than {MIN_MEAN_VOTES:g} votes per row: annotator errors and true labels are poorly identified. "
+        "Collect more votes for some rows."
+    )
+    few = (mean_votes > 0) & (mean_votes < MIN_MEAN_VOTES)
+    flags += [Flag("few_votes", note, j) for j in np.flatnonzero(few).tolist()]
     rho_pos, rho_neg = limit_rate_sums(pos[:, 0], neg[:, 0], 1 - MIN_SIGNAL)
     return NoiseRates(
         rho_pos=rho_pos,
@@ -141,13 +128,15 @@ class VoteDesign:
         self.cell_label, self.pair_label = self.cells % self.q, self.pairs % self.q
         self.pair_votes = np.bincount(pair, minlength=self.pairs.size)
 
-    def by_label(self, index: IntArray, values: NDArray[Any]) -> FloatArray:
-        """Return the sums of values (rows, k) by label, (q, k)."""
-        return np.stack([np.bincount(index, column, self.q) for column in np.ascontiguousarray(values.T)], 1)
+    def count_levels(self, levels: FloatArray) -> FloatArray:
+        """Return the expected rows of every level of every label, (q, levels), with those of the prior."""
+        columns = np.ascontiguousarray(levels.T)
+        counts = [np.bincount(self.cell_label, column, self.q) for column in columns]
+        return np.asarray(np.stack(counts, 1) + LEVEL_COUNT)
 
     def levels(self, shares: FloatArray, skills: FloatArray, prior: FloatArray | None) -> FloatArray:
         """Return the posterior of the levels of every label with votes (E step)."""
-        scores = skills[:, :1] + skills[:, 1:] * LEVELS
+        scores = skills @ _BASIS
         log_vote = -np.logaddexp(0, np.stack((scores, -scores), 1)).reshape(-1, LEVELS.size)
         log_odds = self.votes @ log_vote.astype(np.float32) + np.log(shares).astype(np.float32)[self.cell_label]
         if prior is not None:
@@ -161,28 +150,26 @@ class VoteDesign:
         odds /= (odds @ np.ones(LEVELS.size, dtype=np.float32))[:, None]
         return np.asarray(odds)
 
-    def update_skills(
-        self, levels: FloatArray, skills: FloatArray, means: FloatArray
-    ) -> tuple[FloatArray, tuple[FloatArray, FloatArray, FloatArray]]:
-        """Return shifts and slopes after a Newton step, and their posterior variances and covariance."""
+    def update_skills(self, levels: FloatArray, skills: FloatArray, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return shifts and slopes after a Newton step, and their posterior covariances."""
         counts = np.asarray(self.votes.T @ levels, dtype=np.float64)
         zeros, ones = counts[::2], counts[1::2]
-        vote = scipy.special.expit(skills[:, :1] + skills[:, 1:] * LEVELS)
+        vote = scipy.special.expit(skills @ _BASIS)
         residual, weight = ones - (zeros + ones) * vote, (zeros + ones) * vote * (1 - vote)
-        pull = (skills - means[self.pairs // self.q]) / PRIOR_VARIANCE
-        gradient = residual.sum(1) - pull[:, 0], residual @ LEVELS - pull[:, 1]
-        curvature = weight.sum(1) + 1 / PRIOR_VARIANCE[0], weight @ LEVELS, weight @ LEVELS**2 + 1 / PRIOR_VARIANCE[1]
-        determinant = curvature[0] * curvature[2] - curvature[1] ** 2
-        covariance = curvature[2] / determinant, -curvature[1] / determinant, curvature[0] / determinant
-        steps = [covariance[k] * gradient[0] + covariance[k + 1] * gradient[1] for k in (0, 1)]
-        return skills + np.clip(np.stack(steps, 1), -MAX_STEP, MAX_STEP), covariance
+        gradient = residual @ _BASIS.T - (skills - means[self.pairs // self.q]) / PRIOR_VARIANCE
+        curvature = np.tensordot(weight, _BASIS[:, None] * _BASIS, (1, 2)) + np.diag(1 / PRIOR_VARIANCE)
+        covariance = np.asarray(np.linalg.inv(curvature))
+        step = (covariance @ gradient[..., None])[..., 0]
+        return skills + np.clip(step, -MAX_STEP, MAX_STEP), covariance
 
     def center(self, skills: FloatArray) -> FloatArray:
         """Return the skills with a mean shift of zero over the votes on every label."""
-        weights = np.stack((self.pair_votes * skills[:, 0], self.pair_votes), 1)
-        total = self.by_label(self.pair_label, weights)
-        mean = total[:, 0] / np.maximum(total[:, 1], 1)
-        return skills - np.stack((mean[self.pair_label], np.zeros(len(skills))), 1)
+        total, votes = (
+            np.bincount(self.pair_label, weights, self.q)
+            for weights in (self.pair_votes * skills[:, 0], self.pair_votes)
+        )
+        shift = total / np.maximum(votes, 1)
+        return skills - shift[self.pair_label, None] * [1, 0]
 
     def annotator_means(self, skills: FloatArray) -> FloatArray:
         """Return the mean skills of every annotator over all labels, shrunk by one label with the prior mean."""
@@ -200,19 +187,8 @@ class VoteDesign:
 def fit_votes(table: VoteTable, prior: FloatArray | None = None, max_iterations: int = MAX_ITERATIONS) -> VoteModel:
     """Fit the model to votes with the EM algorithm, all labels at the same time.
 
-    Parameters
-    ----------
-    table : VoteTable
-        The votes; probabilities of machines count as fractions of votes.
-    prior : array of shape (n, q) or None, default=None
-        Log-odds of the true labels given the features. Without them, the shares of the levels are the prior.
-    max_iterations : int, default=100
-        Largest number of iterations.
-
-    Returns
-    -------
-    VoteModel
-        The fitted model.
+    Probabilities of machines count as fractions of votes. ``prior`` are log-odds (n, q) of the true labels given the
+    features; without them, the shares of the levels are the prior.
     """
     design = VoteDesign(table)
     start = np.exp(-((np.abs(LEVELS) - 3) ** 2) / 2)  # clear labels
@@ -225,7 +201,7 @@ def fit_votes(table: VoteTable, prior: FloatArray | None = None, max_iterations:
         previous, true = true, levels @ IS_TRUE
         if np.abs(true - previous).mean() < TOLERANCE:
             break
-        counts = design.by_label(design.cell_label, levels) + LEVEL_COUNT
+        counts = design.count_levels(levels)
         shares = counts / counts.sum(1, keepdims=True)
         skills = design.center(design.update_skills(levels, skills, means)[0])
         means = design.annotator_means(skills)
@@ -262,6 +238,6 @@ def calibrate_machines(table: VoteTable) -> VoteTable:
 
 def _weighted_rate(weight: FloatArray, wrong: FloatArray) -> Rate:
     """Return the weighted share of wrong labels, with the interval of as many rows as the weights sum to."""
-    total = float(weight.sum())
-    rate = jeffreys_rate(float(weight @ wrong), round(total))
-    return rate if rate == UNKNOWN_RATE else rate._replace(value=float(weight @ wrong) / total)
+    total, errors = float(weight.sum()), float(weight @ wrong)
+    rate = jeffreys_rate(errors, round(total))
+    return rate if rate == UNKNOWN_RATE else rate._replace(value=errors / total)

@@ -28,7 +28,6 @@ from ccmn.app.report.sections import (
     rates_section,
 )
 from ccmn.app.report.tables import DEMO_MODELS
-from ccmn.audit.label_issues import read_rates
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates
@@ -99,7 +98,7 @@ def _report(
 
 def _correcting(noise: Noise) -> NoiseModel | None:
     """Return the noise model that a report corrects for."""
-    return noise if noise is None or isinstance(noise, NoiseModel) else read_rates(noise)
+    return noise.noise if isinstance(noise, NoiseRates) else noise
 
 
 def audit_headline(found: Suspicions) -> str:
