@@ -50,19 +50,8 @@ def debias_labels(noisy: ArrayOrTensor, rho_pos: ArrayOrTensor, rho_neg: ArrayOr
     .. math:: p_j = \frac{\tilde y_j - \rho_{neg,j}}{1 - \rho_{pos,j} - \rho_{neg,j}},
               \qquad E[p_j \mid y_j] = y_j
 
-    The map is affine in the noisy label, so it also applies to soft labels and probabilities. NaN stays NaN.
-
-    Parameters
-    ----------
-    noisy : array or Tensor
-        Noisy labels.
-    rho_pos, rho_neg : array or Tensor
-        Noise rates, broadcastable to the shape of ``noisy``.
-
-    Returns
-    -------
-    array or Tensor
-        Debiased labels.
+    The map is affine in the noisy label, so it also applies to soft labels and probabilities. NaN stays NaN. The rates
+    are broadcast to the shape of ``noisy``.
     """
     return (noisy - rho_neg) / (1 - rho_pos - rho_neg)
 
@@ -75,16 +64,6 @@ def limit_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, max_sum: float) ->
     """
     scale = max_sum / np.maximum(rho_pos + rho_neg, max_sum)
     return rho_pos * scale, rho_neg * scale
-
-
-def flip_labels(
-    labels: NDArray[Any], rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator
-) -> NDArray[Any]:
-    """Flip each 1 with probability ``rho_pos`` and each 0 with probability ``rho_neg``; NaN stays NaN."""
-    flip = rng.random(labels.shape) < np.where(labels == 1, rho_pos, rho_neg)
-    if np.issubdtype(labels.dtype, np.floating):
-        flip &= ~np.isnan(labels)
-    return np.where(flip, labels == 0, labels).astype(labels.dtype)
 
 
 def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator) -> Any:
@@ -210,7 +189,9 @@ class ClassConditionalNoise(NoiseModel):
         check_rate_sums(*rates, self.label_names)
 
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-        return flip_labels(labels, self.rho_pos, self.rho_neg, rng)
+        """Flip each 1 with probability ``rho_pos`` and each 0 with probability ``rho_neg``; NaN stays NaN."""
+        flip = (rng.random(labels.shape) < np.where(labels == 1, self.rho_pos, self.rho_neg)) & (labels == labels)
+        return np.where(flip, labels == 0, labels).astype(labels.dtype)
 
     def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
         return debias_labels(noisy, self.rho_pos, self.rho_neg).astype(noisy.dtype, copy=False)
@@ -296,13 +277,7 @@ class ClassConditionalNoise(NoiseModel):
         return ClassConditionalNoise(drawn[:, 0], drawn[:, 1])
 
     def debiasing(self) -> Debiasing:
-        """Return ``debias`` as a PyTorch module that does not check its input.
-
-        Returns
-        -------
-        Debiasing
-            Module with the buffers ``rho_pos`` and ``rho_neg``.
-        """
+        """Return ``debias`` as a PyTorch module, with the buffers ``rho_pos`` and ``rho_neg``."""
         return ClassConditionalDebiasing(self.rho_pos, self.rho_neg)
 
     def posterior(self, Y_noisy: Labels, pred_proba: Any) -> FloatArray:
@@ -360,7 +335,6 @@ class ClassConditionalNoise(NoiseModel):
         return type(labels)(_flip_csr(labels, self.rho_pos, self.rho_neg, rng).astype(labels.dtype))
 
     def __repr__(self) -> str:
-        """Return one line with the ranges of the rates, for the representation of estimators."""
         ranges = ", ".join(
             f"{name} {rates.min():.2g}" + (f" to {rates.max():.2g}" if rates.max() > rates.min() else "")
             for name, rates in (("rho_pos", self.rho_pos), ("rho_neg", self.rho_neg))

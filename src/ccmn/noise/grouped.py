@@ -153,7 +153,6 @@ class GroupedNoise(Described):
         return cls({key: ClassConditionalNoise.from_dict(model) for key, model in d["models"]})
 
     def __repr__(self) -> str:
-        """Return one line, for the representation of estimators."""
         return f"GroupedNoise({len(self.models)} groups, {self.n_labels} labels)"
 
 

@@ -29,18 +29,7 @@ class Debiasing(torch.nn.Module, ABC):
 
     @abstractmethod
     def forward(self, Y_noisy: torch.Tensor) -> torch.Tensor:
-        """Return the debiased labels.
-
-        Parameters
-        ----------
-        Y_noisy : Tensor of shape (..., q)
-            Noisy labels of a floating-point dtype.
-
-        Returns
-        -------
-        Tensor of shape (..., q)
-            Debiased labels in the dtype of ``Y_noisy``. NaN stays NaN.
-        """
+        """Return the debiased labels in the dtype of the noisy labels (..., q); NaN stays NaN."""
 
 
 class Described:
@@ -48,23 +37,17 @@ class Described:
 
     kind: ClassVar[str]
     """Name of the class in ``to_dict``."""
-
     stored: ClassVar[tuple[str, ...]]
     """Arrays in ``to_dict``."""
-
     arguments: ClassVar[tuple[str, ...]]
     """Those among them that the constructor takes."""
-
     n_labels: int
     """Number of labels q."""
-
     label_names: tuple[str, ...] | None
     """Names of the labels, or None."""
-
     _kinds: ClassVar[dict[str, type[Described]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the class under its ``kind``."""
         super().__init_subclass__(**kwargs)
         if "kind" in cls.__dict__:
             Described._kinds[cls.kind] = cls
@@ -115,11 +98,9 @@ class Described:
         return cls(*(d[name] for name in cls.arguments), label_names=d.get("label_names"))  # type: ignore[call-arg]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same type, rates and label names."""
         return type(other) is type(self) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        """Return a hash of the rates and label names."""
         return hash(repr(self.to_dict()))
 
 
@@ -196,13 +177,7 @@ class NoiseModel(Described, ABC):
 
     @abstractmethod
     def debiasing(self) -> Debiasing:
-        """Return ``debias`` as a PyTorch module that does not check its input.
-
-        Returns
-        -------
-        Debiasing
-            Module with the noise rates as buffers.
-        """
+        """Return ``debias`` as a PyTorch module that does not check its input, with the noise rates as buffers."""
 
     @abstractmethod
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]: ...

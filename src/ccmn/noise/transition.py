@@ -139,13 +139,7 @@ class TransitionNoise(NoiseModel):
         return cls(_shrunk_transition(true[known].T @ noisy[known]), label_names=names)
 
     def debiasing(self) -> Debiasing:
-        """Return ``debias`` as a PyTorch module that does not check its input.
-
-        Returns
-        -------
-        Debiasing
-            Module with the buffers ``transition`` and ``inverse``.
-        """
+        """Return ``debias`` as a PyTorch module, with the buffers ``transition`` and ``inverse``."""
         return TransitionDebiasing(self.T)
 
     def _check_labels(self, shape: Any, values: NDArray[Any]) -> None:
@@ -173,7 +167,6 @@ class TransitionNoise(NoiseModel):
         return np.asarray(noisy @ self._inverse, dtype=noisy.dtype)
 
     def __repr__(self) -> str:
-        """Return one line, for the representation of estimators."""
         return f"TransitionNoise({self.n_labels} classes)"
 
 

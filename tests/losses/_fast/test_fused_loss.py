@@ -109,7 +109,7 @@ class WithRecords(EagerMethod):  # like SeriesMethod: the gradient needs the ten
         return dispatch.scale_gradient(gradient, grad, outputs.dtype)
 
 
-pair_methods.METHODS.update(dict.fromkeys(("labels", "direct", "sorted"), WithGradient), series=WithRecords)
+pair_methods.METHODS.update(dict.fromkeys(("labels", "direct"), WithGradient), series=WithRecords)
 torch.manual_seed(0)
 
 

@@ -30,8 +30,8 @@ MAX_DIRECT_COLUMNS = 64
 MAX_DIRECT_PAIRS = 1 << 24
 """All pairs are visited up to this number of pairs in the batch."""
 MAX_DIRECT_PAIRS_HINGE = 1 << 27
-"""The same limit for the hinge, where the alternative is sorting."""
-MAX_BLOCK = {"labels": 1024, "direct": 64, "series": 1024, "sorted": 512}
+"""The same limit for the hinge, which has no series: beyond it, differentiable operations sort the rows."""
+MAX_BLOCK = {"labels": 1024, "direct": 64, "series": 1024}
 """Largest number of columns per program of each method, a power of two. A program of the direct kernel and of the
 moments kernel is one warp."""
 RECORD_HEADER = 4
@@ -60,14 +60,13 @@ def can_run_kernels(tensor: Tensor) -> bool:
 
 
 def select_method(loss: str, surrogate: str, rows: int, columns: int) -> str:
-    """Return the name of the fastest method for a batch of this size."""
+    """Return the name of the fastest method for a batch of this size; "sorted" has no kernels."""
     if loss == "hamming":
         return "labels"
-    hinge = surrogate == "hinge"
-    max_pairs = MAX_DIRECT_PAIRS_HINGE if hinge else MAX_DIRECT_PAIRS
+    max_pairs = MAX_DIRECT_PAIRS_HINGE if surrogate == "hinge" else MAX_DIRECT_PAIRS
     if columns <= MAX_DIRECT_COLUMNS or rows * columns * columns <= max_pairs:
         return "direct"
-    return "sorted" if hinge else "series"
+    return "sorted" if surrogate == "hinge" else "series"
 
 
 def block_size(method: str, columns: int) -> int:
@@ -115,6 +114,8 @@ def fused_loss(
     if loss == "hamming" and torch.compiler.is_compiling():
         return None  # torch.compile fuses the operations itself
     shape, columns = outputs.shape[:-1], outputs.shape[-1]
+    if select_method(loss, surrogate.name, shape.numel(), columns) == "sorted":
+        return None
     scale, offset = (None, None) if debias is None else debias.affine(torch.float32)
     labels = _label_rows(outputs, labels)
     if len(shape) != 1:  # even a view without effect would add a node to the graph

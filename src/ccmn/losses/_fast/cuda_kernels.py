@@ -1,13 +1,6 @@
-"""Triton kernels of the fused losses: sums over labels, over all pairs, over sorted rows, and from Chebyshev moments.
+"""Triton kernels of the fused losses: sums over labels, over all pairs, and from Chebyshev moments.
 
 The kernels load outputs and labels without conversion and debias labels in registers.
-
-**Sorted rows** (hinge). The formulas are those of :mod:`ccmn.losses._fast.pair_sum`. With S_0(j) the sum of the n_k
-with f_k > f_j - 1, and R_0(j) the sum of the p_k with f_j > f_k - 1,
-
-    dL/df_j = g_j = n_j R_0(j) - p_j S_0(j),   L = sum_j p_j S_0(j) + f_j g_j - p_j n_j.
-
-Rows are sorted in groups: ``scores``, ``order`` and ``sums`` belong to the rows from ``first`` on.
 
 **Chebyshev moments.** The formulas are those of :mod:`ccmn.losses._fast.chebyshev`. The workspace of a row holds the
 range of the scores of its pieces, the sums of its blocks, and their total. The record of a row holds the series of its
@@ -24,11 +17,11 @@ import triton.language as tl
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
 # Arguments for which Triton must not specialize a compiled kernel: ``Launch`` caches kernels by dtypes and constants.
-NUMBERS = ["columns", "label_rows", "pieces", "blocks", "first", "steps", "at_zero", "row_factor"]
+NUMBERS = ["columns", "label_rows", "pieces", "blocks", "at_zero", "row_factor"]
 TENSORS = [
     *("outputs", "labels", "scale", "offset", "grad", "out"),
     *("workspace", "records", "values", "widths", "orders", "starts", "matrices"),
-    *("scores", "order", "sums", "parts", "gradient"),
+    *("parts", "gradient"),
 ]
 
 
@@ -257,102 +250,6 @@ def label_sums(
     tl.store(parts + row * tl.num_programs(1) + block, tl.sum(p * value + n * _phi(-f, PHI)) * row_factor)
     if GRADIENT:
         tl.store(gradient + row * columns + column, (p * there - n * back) * row_factor, column < columns)
-
-
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def prefix_sums(
-    outputs,
-    labels,
-    scale,
-    offset,
-    scores,
-    order,
-    sums,
-    columns,
-    label_rows,
-    first,
-    DUMMY: tl.constexpr,
-    DEBIAS: tl.constexpr,
-    STRIP: tl.constexpr,
-):
-    """Store the prefix sums of p and n of every sorted row, strip by strip, with float64 totals."""
-    here = tl.program_id(0).to(tl.int64)
-    row = first + here
-    positive = sums + here * columns
-    negative = positive + tl.num_programs(0).to(tl.int64) * columns
-    carried_p, carried_n = tl.sum(tl.zeros((1,), tl.float64)), tl.sum(tl.zeros((1,), tl.float64))
-    for start in range(0, columns, STRIP):
-        position = start + tl.arange(0, STRIP)
-        column = tl.load(order + here * columns + position, position < columns, columns)
-        _f, p, n, _known = load_columns(
-            outputs, labels, scale, offset, row, row % label_rows, column, columns, DUMMY, DEBIAS
-        )
-        tl.store(positive + position, (tl.cumsum(p, 0) + carried_p).to(tl.float32), position < columns)
-        tl.store(negative + position, (tl.cumsum(n, 0) + carried_n).to(tl.float32), position < columns)
-        carried_p += tl.sum(p).to(tl.float64)
-        carried_n += tl.sum(n).to(tl.float64)
-
-
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
-def sorted_sums(
-    outputs,
-    labels,
-    scale,
-    offset,
-    scores,
-    order,
-    sums,
-    parts,
-    gradient,
-    columns,
-    label_rows,
-    first,
-    steps,
-    row_factor,
-    DUMMY: tl.constexpr,
-    DEBIAS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Store the gradient and parts of the value from prefix sums.
-
-    Two binary searches find the number of scores <= f_j - 1 and the number of k with f_k - 1 < f_j. Both use the same
-    comparison, so that value and gradient agree at the kink.
-    """
-    here, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    row = first + here
-    position = block * BLOCK + tl.arange(0, BLOCK)
-    inside = position < columns
-    positive = sums + here * columns
-    negative = positive + tl.num_programs(0).to(tl.int64) * columns
-    scores += here * columns
-    column = tl.load(order + here * columns + position, inside, columns)
-    f, p, n, known = load_columns(outputs, labels, scale, offset, row, row % label_rows, column, columns, DUMMY, DEBIAS)
-    own = tl.load(scores + position, inside, 0.0)
-    begin, begin_end = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.int32) + columns
-    ended, ended_end = tl.zeros((BLOCK,), tl.int32), tl.zeros((BLOCK,), tl.int32) + columns
-    for _ in range(steps):
-        middle = (begin + begin_end) // 2
-        searching = begin < begin_end
-        before = tl.load(scores + middle, searching, 0.0) <= own - 1.0
-        begin, begin_end = (
-            tl.where(searching & before, middle + 1, begin),
-            tl.where(searching & (before == 0), middle, begin_end),
-        )
-        middle = (ended + ended_end) // 2
-        searching = ended < ended_end
-        before = tl.load(scores + middle, searching, 0.0) - 1.0 < own
-        ended, ended_end = (
-            tl.where(searching & before, middle + 1, ended),
-            tl.where(searching & (before == 0), middle, ended_end),
-        )
-    S = tl.load(negative + columns - 1) - tl.load(negative + begin - 1, begin > 0, 0.0)
-    R = tl.load(positive + ended - 1, ended > 0, 0.0)
-    slope = n * R - p * S
-    middle_score = tl.load(scores + columns // 2)
-    center = tl.where(tl.abs(middle_score) < float("inf"), middle_score, 0.0)
-    value = tl.where(known, p * (S - n) + (f - center) * slope, 0.0)
-    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(value) * row_factor)
-    tl.store(gradient + row * columns + column, slope * row_factor, inside)
 
 
 @triton.jit

@@ -1,9 +1,8 @@
 """Algorithms of the fused losses: kernel launches with everything that does not depend on values computed in advance.
 
-``LabelMethod`` sums over labels, for the Hamming loss. Three methods sum over pairs of labels. ``DirectMethod`` visits
-all pairs in registers, which is fastest for few columns. ``SeriesMethod`` uses Chebyshev moments. ``SortedMethod``
-sorts rows and uses prefix sums, for the hinge with many columns. All but ``SeriesMethod`` compute the gradient with the
-value, so that the backward pass is one multiplication.
+``LabelMethod`` sums over labels, for the Hamming loss. Two methods sum over pairs: ``DirectMethod`` visits all of them
+in registers, which is fastest for few columns; ``SeriesMethod`` uses Chebyshev moments. The first two
+compute the gradient with the value, so that the backward pass is one multiplication.
 """
 
 from __future__ import annotations
@@ -234,53 +233,9 @@ class SeriesMethod:
         return out
 
 
-_STRIP = 2048
-"""Columns whose prefix sums are computed at once."""
-_MAX_SORTED_SCORES = 1 << 21
-"""Number of scores that are sorted at once, because sorting needs ten times their memory."""
-
-
-class SortedMethod:
-    """Hinge on sorted rows, O(q log q) time per row."""
-
-    def __init__(self, batch: Batch) -> None:
-        block = block_size("sorted", batch.columns)
-        self._batch, self._blocks = batch, -(-batch.columns // block)
-        max_rows, constants = max(1, _MAX_SORTED_SCORES // batch.columns), batch.constants[1:]
-        steps = batch.columns.bit_length()
-        self._groups = []
-        for first in range(0, batch.rows, max_rows):
-            n = min(max_rows, batch.rows - first)
-            sizes = *batch.sizes, first
-            prefix_sums = Launch(kernels.prefix_sums, 8, (n, 1), sizes, *constants, _STRIP)
-            grid, numbers = (n, self._blocks), (*sizes, steps, batch.row_factor)
-            sorted_sums = Launch(kernels.sorted_sums, 4, grid, numbers, *constants, block)
-            self._groups.append((first, n, prefix_sums, sorted_sums))
-
-    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return parts of the value, and the gradient."""
-        batch, outputs = self._batch, tensors[0]
-        assert outputs is not None
-        parts, gradient = batch.empty(batch.rows, self._blocks), batch.empty(batch.rows, batch.columns)
-        for first, n, prefix_sums, sorted_sums in self._groups:
-            rows = outputs if n == batch.rows else outputs[first : first + n]
-            scores, order = torch.sort(rows.float(), dim=-1)
-            sums = batch.empty(2, n, batch.columns)
-            prefix_sums(*tensors, scores, order, sums)
-            sorted_sums(*tensors, scores, order, sums, parts, gradient)
-        return parts, gradient if batch.options.needs_gradient else None
-
-    def gradient(
-        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
-    ) -> Tensor:
-        """Return the gradient in the dtype of the outputs."""
-        return scale_gradient(saved, grad, outputs.dtype)
-
-
 METHODS: dict[str, Callable[[Batch], FusedMethod]] = {
     "labels": LabelMethod,
     "direct": DirectMethod,
     "series": SeriesMethod,
-    "sorted": SortedMethod,
 }
 """Methods by the names that ``select_method`` returns."""
