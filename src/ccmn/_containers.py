@@ -40,15 +40,11 @@ def label_names_of(labels: object) -> tuple[str, ...] | None:
     Tables are those of pandas, pyarrow and polars. A ``RangeIndex``, the default of pandas, carries no names.
     """
     if is_other_table(labels):
-        names = getattr(labels, "column_names", None) or getattr(labels, "columns", None)
-        return None if names is None else tuple(str(name) for name in names)
-    if is_dataframe(labels):
-        index = labels.columns  # type: ignore[attr-defined]
-    elif type(labels).__name__ == "Series" and hasattr(labels, "iloc"):
-        index = labels.index  # type: ignore[attr-defined]
+        index = getattr(labels, "column_names", None) or getattr(labels, "columns", None)
     else:
-        return None
-    return None if type(index).__name__ == "RangeIndex" else tuple(str(name) for name in index)
+        series = type(labels).__name__ == "Series" and hasattr(labels, "iloc")
+        index = labels.columns if is_dataframe(labels) else labels.index if series else None  # type: ignore[attr-defined]
+    return None if index is None or type(index).__name__ == "RangeIndex" else tuple(str(name) for name in index)
 
 
 def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Labels]]:

@@ -91,7 +91,7 @@ def prefix_errors(place: object) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        kind = next((kept for kept in (UnpackedSizeError, ColumnError) if isinstance(error, kept)), ValueError)
+        kind = type(error) if isinstance(error, (UnpackedSizeError, ColumnError)) else ValueError
         raise kind(f"{place}: {error}") from None
 
 

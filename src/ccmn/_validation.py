@@ -79,11 +79,10 @@ def _float_array(values: Any, expected: str) -> FloatArray:
         raise ValueError(f"{expected}; got {values!r}") from None
 
 
-def check_choice(value: str, argument: str, choices: Sequence[str], others: str = "") -> str:
-    """Return one of the ``choices``; the message also names ``others``, values that are not texts."""
+def check_choice(value: str, argument: str, choices: Sequence[str]) -> str:
+    """Return one of the ``choices``."""
     if value not in choices:
-        allowed = [*map(repr, choices), *([others] if others else [])]
-        raise ValueError(f"{argument} must be {' or '.join(allowed)}; got {value!r}")
+        raise ValueError(f"{argument} must be {' or '.join(map(repr, choices))}; got {value!r}")
     return value
 
 
@@ -97,28 +96,14 @@ def name_some(labels: Iterable[int], names: Sequence[str] | None, total: int) ->
     """
     labels = list(labels)
     shown = [repr(names[j]) if names else str(j) for j in labels[:MAX_NAMED_LABELS]]
-    rest = len(labels) - len(shown)
-    if rest:
-        listed = f"{', '.join(shown)} and {rest} more"
-    elif len(shown) > 1:
-        listed = f"{', '.join(shown[:-1])} and {shown[-1]}"
-    else:
-        listed = shown[0]
+    if len(labels) > len(shown):
+        shown.append(f"{len(labels) - len(shown)} more")
+    listed = " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
     return f"label{'s' if len(labels) > 1 else ''} {listed} (of {total})"
 
 
-def check_label_names(names: Sequence[Any] | None, n_labels: int) -> tuple[str, ...] | None:
-    """Return one distinct label name per label as strings, or None."""
-    return _check_names(names, n_labels, "label")
-
-
-def check_feature_names(names: Sequence[Any] | None, n_features: int) -> tuple[str, ...] | None:
-    """Return one distinct feature name per feature as strings, or None."""
-    return _check_names(names, n_features, "feature")
-
-
-def _check_names(names: Sequence[Any] | None, total: int, what: str) -> tuple[str, ...] | None:
-    """Return ``total`` distinct names as strings, or None."""
+def check_names(names: Sequence[Any] | None, total: int, what: str = "label") -> tuple[str, ...] | None:
+    """Return one distinct name per label, or per feature, as strings, or None."""
     if names is None:
         return None
     if isinstance(names, str) or not isinstance(names, Sized) or len(names) != total:
@@ -246,24 +231,21 @@ def check_one_hot(rows: NDArray[Any]) -> None:
         )
 
 
-def check_zero_one(matrix: Any, argument: str, first_row: int = 0) -> None:
+def check_zero_one(matrix: Any, argument: str) -> None:
     """Reject an array or tensor with values other than 0 and 1; NaN is also rejected, as in ``check_no_nan``."""
-    check_no_nan(matrix, argument, first_row)
+    check_no_nan(matrix, argument)
     check_label_values(matrix, argument, " Apply a threshold to scores: scores >= 0.", gap="")
 
 
 def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
     """Return candidate sets 0 or 1 of shape (n, q), without NaN, as float64."""
-    if candidates.dtype.kind not in "biuf":
+    is_numeric = candidates.dtype.kind in "biuf"
+    if not is_numeric or not ((candidates == 0) | (candidates == 1)).all():
+        given = np.unique(candidates)[:5].tolist() if is_numeric else f"dtype {candidates.dtype}"
         # scikit-learn's estimator checks look for the first sentence.
         raise ValueError(
-            f"Only binary classification is supported. {argument} must be numbers 0 or 1 for every label; got dtype "
-            f"{candidates.dtype}"
-        )
-    if not ((candidates == 0) | (candidates == 1)).all():
-        raise ValueError(
-            f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got "
-            f"{np.unique(candidates)[:5].tolist()}: for -1/+1 pass (candidates + 1) / 2."
+            f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got {given}: for "
+            "-1/+1 pass (candidates + 1) / 2."
         )
     if candidates.ndim != 2:
         raise ValueError(
@@ -331,14 +313,11 @@ def check_rates(rates: ArrayLike, argument: str, n_labels: int | None) -> FloatA
         raise ValueError(f"{argument} must have one rate per label, shape (q,); got shape {array.shape}")
     if n_labels is not None and array.size != n_labels:
         raise ValueError(f"{argument} has {array.size} rates, but there are {n_labels} labels")
-    if np.isnan(array).any():
-        where = name_some(np.flatnonzero(np.isnan(array)), None, array.size)
-        raise ValueError(f"{argument} is NaN for {where}; every label needs a rate (0 for a label without errors)")
-    if ((array < 0) | (array > 1)).any():
-        wrong = np.flatnonzero((array < 0) | (array > 1))
+    wrong = np.flatnonzero(~((array >= 0) & (array <= 1)))
+    if wrong.size:
         raise ValueError(
-            f"{argument} must be probabilities, between 0 and 1; got {array[wrong[0]]:g} "
-            f"for {name_some(wrong, None, array.size)}"
+            f"{argument} must be probabilities, between 0 and 1 (0 for a label without errors); got "
+            f"{array[wrong[0]]:g} for {name_some(wrong, None, array.size)}"
         )
     return array
 

@@ -12,7 +12,6 @@ from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_numeric
 
 IntArray = NDArray[np.intp]
-Names = tuple[Any, ...] | None
 
 
 class VoteTable:

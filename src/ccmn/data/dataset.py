@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._validation import (
-    check_feature_names,
-    check_label_names,
     check_label_values,
+    check_names,
 )
 
 Matrix = Any
@@ -99,8 +98,8 @@ class MultiLabelData:
             "X": X,
             "Y": Y,
             "candidates": candidates,
-            "feature_names": check_feature_names(self.feature_names, X.shape[1]),
-            "label_names": check_label_names(self.label_names, Y.shape[1]),
+            "feature_names": check_names(self.feature_names, X.shape[1], "feature"),
+            "label_names": check_names(self.label_names, Y.shape[1]),
         }
         for field, value in checked.items():
             object.__setattr__(self, field, value)

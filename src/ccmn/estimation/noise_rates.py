@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
-from ccmn._validation import FloatArray, check_label_names, check_rate_sums, check_rates
+from ccmn._validation import FloatArray, check_names, check_rate_sums, check_rates
 from ccmn.estimation.posterior import CONFIDENCE_LEVEL as CONFIDENCE_LEVEL
 from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
@@ -130,7 +130,7 @@ class NoiseRates:
         rho_pos = check_rates(self.rho_pos, "rho_pos", None)
         q = rho_pos.size
         rho_neg = check_rates(self.rho_neg, "rho_neg", q)
-        names = check_label_names(self.label_names, q)
+        names = check_names(self.label_names, q)
         check_rate_sums(rho_pos, rho_neg, names)
         checked: dict[str, Any] = {"rho_pos": rho_pos, "rho_neg": rho_neg, "label_names": names}
         checked |= {name: np.array(getattr(self, name), dtype=np.float64) for name in _NUMBERS}

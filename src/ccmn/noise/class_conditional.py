@@ -24,9 +24,9 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
     check_count,
-    check_label_names,
     check_label_values,
     check_label_width,
+    check_names,
     check_rate_sums,
     check_rates,
     check_same_labels,
@@ -185,7 +185,7 @@ class ClassConditionalNoise(NoiseModel):
             array.flags.writeable = False
         self.rho_pos, self.rho_neg = rates
         self.n_labels = rates[0].size
-        self.label_names = check_label_names(label_names, self.n_labels)
+        self.label_names = check_names(label_names, self.n_labels)
         check_rate_sums(*rates, self.label_names)
 
     def _corrupt_array(self, labels: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
-from ccmn._validation import FloatArray, check_label_names, check_one_hot, check_same_labels, check_transition
+from ccmn._validation import FloatArray, check_names, check_one_hot, check_same_labels, check_transition
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 CONCENTRATIONS = np.geomspace(0.5, 1000, 34)
@@ -82,7 +82,7 @@ class TransitionNoise(NoiseModel):
         self.T = check_transition(T)
         self._inverse = np.linalg.inv(self.T)
         self.n_labels = len(self.T)
-        self.label_names = check_label_names(label_names, self.n_labels)
+        self.label_names = check_names(label_names, self.n_labels)
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> TransitionNoise:

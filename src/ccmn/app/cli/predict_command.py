@@ -242,7 +242,7 @@ def load_columns(path: Path, *, fast: bool = False) -> tuple[Any, Columns]:
 
 def model_columns(classifier: Any) -> Columns:
     """Return the columns that a model reads from a file."""
-    from ccmn._validation import check_feature_names
+    from ccmn._validation import check_names
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
     from ccmn.data.table_preprocessor import TablePreprocessor
@@ -259,7 +259,7 @@ def model_columns(classifier: Any) -> Columns:
     return Columns(
         n_features=classifier.n_features_in_,
         n_labels=len(classifier.classes_),
-        feature_names=check_feature_names(names, classifier.n_features_in_),
+        feature_names=check_names(names, classifier.n_features_in_, "feature"),
         label_names=classifier.label_names_,
     )
 
