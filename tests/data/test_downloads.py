@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from ccmn.data import catalog
-from ccmn.data.columns import Columns
 
 pytest.importorskip("pooch")
 
@@ -79,46 +78,6 @@ def test_no_server(cache, monkeypatch, address):
     with pytest.raises(OSError, match=r"could not download .*: the server cannot be reached"):
         catalog.download(SOURCE)
     assert files_in(cache) == []
-
-
-WIDE = """text_id,text,emotion,Annotator-1,Annotator-2
-b,second,Joy,0,
-a,first,Joy,3,0
-a,first,Fear,1,1
-b,second,Fear,0,2
-"""
-
-
-@pytest.fixture
-def votes_mirror(served, monkeypatch):
-    """Server with a small table of votes under the name "small", with and without identifiers."""
-    folder, address = served
-    for name, content in (("small", WIDE), ("nameless", WIDE.replace("text_id,", "number,"))):
-        file = folder / f"owner/votes/0123abc/{name}.csv"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content)
-        source = catalog.Source("owner/votes", "0123abc", f"{name}.csv", hashlib.sha256(content.encode()).hexdigest())
-        monkeypatch.setitem(catalog.VOTE_SOURCES._members, name, catalog.VoteSource(name, "Small", "CC0", source))
-    monkeypatch.setenv("CCMN_MIRROR", address)
-
-
-def test_votes_become_a_long_table(votes_mirror, tmp_path):
-    votes = catalog.fetch_votes("small")
-    assert list(votes.columns) == ["row", "annotator", "label", "value", "text"]
-    expected = {
-        ("a", "Annotator-1", "Joy"): 1,
-        ("a", "Annotator-1", "Fear"): 1,
-        ("a", "Annotator-2", "Joy"): 0,
-        ("a", "Annotator-2", "Fear"): 1,
-        ("b", "Annotator-1", "Joy"): 0,
-        ("b", "Annotator-1", "Fear"): 0,
-        ("b", "Annotator-2", "Fear"): 1,
-    }
-    assert votes.set_index(["row", "annotator", "label"]).value.to_dict() == expected
-    votes.to_csv(tmp_path / "votes.csv", index=False)
-    _, data = Columns.from_training_data(tmp_path / "votes.csv", votes=("row", "annotator", "label", "value"))
-    assert data.votes.shape == (2, 2, 2)
-    assert data.cells.text.tolist() == ["first", "second"]
 
 
 def test_readings_of_electrocardiograms(served, monkeypatch):

@@ -1,4 +1,4 @@
-"""Datasets of the paper, public labels of several annotators (``catalog.json``), and :func:`load_dataset`.
+"""Datasets of the paper (``catalog.json``), and :func:`load_dataset`.
 
 A dataset name is looked up as ``NAME.npz``, or in any other known format, in the folder ``$CCMN_DATA``. Datasets that
 are not there are downloaded from public repositories into a cache and verified with a checksum or git blob id.
@@ -28,7 +28,7 @@ from ccmn.data.formats import FORMATS, format_suffix, read_file
 from ccmn.data.tables import LabelSpec
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    pass
 
 DEFAULT_MIRROR = "https://raw.githubusercontent.com"
 """Base address of downloads; the environment variable CCMN_MIRROR replaces it."""
@@ -142,32 +142,9 @@ class Dataset:
         return (*self.sources, self.label_source) if self.label_source else self.sources
 
 
-@dataclass(frozen=True)
-class VoteSource:
-    """Public texts labeled by several annotators, who disagree: data with human annotation errors.
-
-    ``source`` is a table with one line per text and label and a column per annotator, whose column ``text`` has the
-    text. Data that cannot be downloaded have ``instructions`` how to get them instead.
-    """
-
-    name: str
-    title: str
-    license: str
-    source: Source | None = None
-    text: str = "text"
-    instructions: str = ""
-
-
 _CATALOG = json.loads(files("ccmn.data").joinpath("catalog.json").read_text("utf-8"))
 DATASETS: Registry[Dataset] = Registry(
     "dataset", {entry["name"]: Dataset.from_dict(entry) for entry in _CATALOG["datasets"]}
-)
-VOTE_SOURCES: Registry[VoteSource] = Registry(
-    "source of votes",
-    {
-        entry["name"]: VoteSource(**{**entry, "source": Source(**entry["source"]) if "source" in entry else None})
-        for entry in _CATALOG["votes"]
-    },
 )
 ECG_FILES = {PurePosixPath(entry["path"]).stem: Source(**entry) for entry in _CATALOG["ecg"]}
 """Labels of 827 electrocardiograms by five readers and two adjudicators, and predictions of a network; MIT license."""
@@ -197,27 +174,6 @@ def fetch_ecg() -> dict[str, Any]:
         "votes": np.stack(list(labels.values()), axis=1),
         "scores": np.load(download(ECG_FILES["model"]), allow_pickle=False)[:, None],
     }
-
-
-def fetch_votes(name: str) -> DataFrame:
-    """Return public votes as a long table, from the cache or downloaded and verified with a checksum.
-
-    It has one line per vote: row, annotator, label, value (0 or 1; degrees of a label above 0 count as 1) and text.
-    """
-    entry = VOTE_SOURCES[name]
-    if entry.source is None:
-        raise FileNotFoundError(f"{name} cannot be downloaded automatically. {entry.instructions}")
-    import pandas as pd
-
-    wide = pd.read_csv(download(entry.source))
-    annotators = [column for column in wide.columns if column.lower().startswith("annotator")]
-    # Identical texts have different identifiers; the lines of a text are not always adjacent.
-    if "text_id" not in wide:
-        wide["text_id"] = wide.groupby(entry.text, sort=False).ngroup()
-    keys = {"text_id": "row", "emotion": "label", entry.text: "text"}
-    long = wide.rename(columns=keys).melt(list(keys.values()), annotators, "annotator").dropna(subset=["value"])
-    long["value"] = (long["value"] > 0).astype(int)
-    return long[["row", "annotator", "label", "value", "text"]].sort_values(["row", "annotator", "label"])
 
 
 def load_dataset(

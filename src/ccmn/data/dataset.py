@@ -128,9 +128,11 @@ class MultiLabelData:
         """Return the rows selected by an index array, a mask or a slice, with the same names."""
         places = np.arange(self.n)[rows]
         given = {name: value for name, value in vars(self).items() if value is not None}
-        matrices = {name: given[name][rows] for name in ("X", "Y", "candidates", "votes", "trusted") if name in given}
-        lists = {name: [given[name][i] for i in places] for name in ("ids", "texts", "images") if name in given}
-        return replace(self, cells=None if self.cells is None else self.cells.iloc[places], **matrices, **lists)
+        taken: dict[str, Any] = {
+            **{name: given[name][rows] for name in ("X", "Y", "candidates", "votes", "trusted") if name in given},
+            **{name: [given[name][i] for i in places] for name in ("ids", "texts", "images") if name in given},
+        }
+        return replace(self, cells=None if self.cells is None else self.cells.iloc[places], **taken)
 
     def __repr__(self) -> str:
         """Return name and shape."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ccmn._containers import is_sparse
+from ccmn._containers import to_dense_floats
 from ccmn._files import (
     PathLike,
     atomic_write,
@@ -67,26 +67,35 @@ def write_label_studio(data: MultiLabelData, path: PathLike, issues: Any = None)
     score, so that Label Studio can sort by it.
     """
     control, shown = LABEL_STUDIO_NAMES
-    suggestions = {} if issues is None else _suggestions(data, issues)
+    names = [str(name) for name in data.label_names or range(data.q)]
+
+    def result(values: Any) -> list[dict[str, Any]]:
+        choices = [names[j] for j in np.flatnonzero(values == 1)]
+        return [{"from_name": control, "to_name": shown, "type": "choices", "value": {"choices": choices}}]
+
+    def annotation(values: Any, who: str = "", verified: bool = False) -> dict[str, Any]:
+        settings = {"completed_by": who, "was_cancelled": False, "ground_truth": verified}
+        return {**settings, "result": result(values)}
+
+    Y = to_dense_floats(data.Y)
+    suggested, scores = Y.copy(), {}
+    if issues is not None:
+        suggested[issues["row"], issues["label"].astype(str).map(names.index)] = issues["suggested"]
+        score = issues["p_wrong"].fillna(issues.get("suspicion", 0.0))
+        scores = score.groupby(issues["row"]).max().to_dict()
     tasks = []
-    for row, tags in enumerate(_tag_lists(data.Y, data.label_names)):
-        fields = {name: value[row] for name, value in _shown(data).items()}
-
-        def result(names: Sequence[str]) -> list[dict[str, Any]]:
-            return [{"from_name": control, "to_name": shown, "type": "choices", "value": {"choices": list(names)}}]
-
-        given = [(annotator, names, False) for annotator, names in _row_annotations(data, row, tags)]
+    for row in range(data.n):
+        if data.votes is not None:
+            given = [annotation(values, who) for who, values in _votes_of(data, row)]
+        else:
+            given = [] if _unobserved(Y[row]) else [annotation(Y[row])]
         if data.trusted is not None and not np.isnan(data.trusted[row]).any():
-            (true,) = _tag_lists(data.trusted[[row]], data.label_names)
-            given.append(("", true or [], True))
-        annotations = [
-            {"completed_by": who, "was_cancelled": False, "ground_truth": verified, "result": result(names)}
-            for who, names, verified in given
-        ]
-        task: dict[str, Any] = {"id": row + 1, "data": fields, "annotations": annotations}
-        if row in suggestions:
-            names, score = suggestions[row]
-            task["predictions"] = [{"model_version": "ccmn", "score": score, "result": result(names)}]
+            given.append(annotation(data.trusted[row], verified=True))
+        fields = {name: value[row] for name, value in _shown(data).items()}
+        task: dict[str, Any] = {"id": row + 1, "data": fields, "annotations": given}
+        if row in scores:
+            found = {"model_version": "ccmn", "score": float(scores[row]), "result": result(suggested[row])}
+            task["predictions"] = [found]
         tasks.append(task)
     with atomic_write(path) as stream:
         stream.write(json.dumps(tasks, ensure_ascii=False, indent=1).encode())
@@ -96,7 +105,7 @@ def write_rows(data: MultiLabelData, path: PathLike) -> None:
     """Write one JSON object per row: ``id``, ``text``, ``image`` and ``labels``, null if no label was observed."""
     shown = _shown(data)
     with atomic_write(path) as stream:
-        for row, tags in enumerate(_tag_lists(data.Y, data.label_names)):
+        for row, tags in enumerate(_tag_lists(data)):
             record = {**{name: values[row] for name, values in shown.items()}, "labels": tags}
             stream.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
 
@@ -108,7 +117,7 @@ def write_tag_csv(data: MultiLabelData, path: PathLike, separator: str = DEFAULT
     wrong = next((name for name in data.label_names or () if separator in name), None)
     if wrong is not None:
         raise ValueError(f"label {wrong!r} contains the separator {separator!r}; use another one (--sep)")
-    tags = ["" if row is None else separator.join(row) for row in _tag_lists(data.Y, data.label_names)]
+    tags = ["" if row is None else separator.join(row) for row in _tag_lists(data)]
     with atomic_write(path) as stream:
         pd.DataFrame({**_shown(data), "labels": tags}).to_csv(stream, index=False)
 
@@ -230,18 +239,12 @@ def _majority(row: _Row) -> list[str] | None:
 
 def _votes(path: Path, rows: list[_Row], names: Sequence[str]) -> VoteTable:
     """Return the annotations as votes on every label."""
-    people = {who: k for k, who in enumerate(sorted({who for row in rows for who, _ in row.annotations}))}
-    place = {name: j for j, name in enumerate(names)}
-    annotations = [(i, people[who], tags) for i, row in enumerate(rows) for who, tags in row.annotations]
-    m, q = len(annotations), len(names)
-    check_unpacked_size(MEMORY_PER_VOTE * m * q, unpacked_limit(path))
-    value = np.zeros((m, q))
-    for k, (_, _, tags) in enumerate(annotations):
-        value[k, [place[tag] for tag in tags]] = 1
-    row, annotator = (np.repeat([annotation[part] for annotation in annotations], q) for part in (0, 1))
-    label = np.tile(np.arange(q), m)
-    shape = (len(rows), len(people), q)
-    return VoteTable(row, annotator, label, value.ravel(), shape, list(people), list(names))
+    annotations = [(i, who, set(tags)) for i, row in enumerate(rows) for who, tags in row.annotations]
+    people = {who: k for k, who in enumerate(sorted({who for _, who, _ in annotations}))}
+    check_unpacked_size(MEMORY_PER_VOTE * len(annotations) * len(names), unpacked_limit(path))
+    votes = [(i, people[who], j, name in tags) for i, who, tags in annotations for j, name in enumerate(names)]
+    row, annotator, label, value = zip(*votes)
+    return VoteTable(row, annotator, label, value, (len(rows), len(people), len(names)), list(people), list(names))
 
 
 def _frame(path: Path, records: list[dict[str, Any]]) -> Any:
@@ -295,35 +298,21 @@ def _shown(data: MultiLabelData) -> dict[str, Sequence[str]]:
     return columns
 
 
-def _tag_lists(Y: Any, names: Sequence[str] | None) -> Iterator[list[str] | None]:
+def _unobserved(values: Any) -> bool:
+    return not values.size or bool(np.isnan(values).all())
+
+
+def _tag_lists(data: MultiLabelData) -> Iterator[list[str] | None]:
     """Yield the labels of every row, None if no label was observed."""
-    dense = np.asarray(Y.toarray() if is_sparse(Y) else Y, dtype=np.float64)
-    labels = [str(name) for name in names or range(dense.shape[1])]
-    for values in dense:
-        unobserved = np.isnan(values).all() if values.size else True
-        yield None if unobserved else [labels[j] for j in np.flatnonzero(values == 1)]
-
-
-def _row_annotations(data: MultiLabelData, row: int, tags: list[str] | None) -> Iterator[tuple[str, list[str]]]:
-    """Yield the annotators of a row and their labels; without votes, one annotator without a name."""
-    if data.votes is None:
-        if tags is not None:
-            yield "", tags
-        return
-    votes = data.votes[[row]]
-    names, people = data.label_names or range(data.q), votes.annotator_names or range(votes.shape[1])
-    for annotator in np.unique(votes.annotator):
-        chosen = (votes.annotator == annotator) & (votes.value > 0.5)
-        yield str(people[annotator]), [str(names[j]) for j in votes.label[chosen]]
-
-
-def _suggestions(data: MultiLabelData, issues: Any) -> dict[int, tuple[list[str], float]]:
-    """Return the suggested labels and the largest error probability of every row with issues."""
     names = [str(name) for name in data.label_names or range(data.q)]
-    found: dict[int, tuple[list[str], float]] = {}
-    for row, group in issues.groupby("row"):
-        values = np.asarray(data.Y[[row]].toarray() if is_sparse(data.Y) else data.Y[[row]], dtype=np.float64)[0]
-        values[[names.index(str(label)) for label in group["label"]]] = group["suggested"]
-        score = group["p_wrong"].fillna(group.get("suspicion", 0.0)).max()
-        found[int(row)] = [names[j] for j in np.flatnonzero(values == 1)], float(score)
-    return found
+    for values in to_dense_floats(data.Y):
+        yield None if _unobserved(values) else [names[j] for j in np.flatnonzero(values == 1)]
+
+
+def _votes_of(data: MultiLabelData, row: int) -> Iterator[tuple[str, Any]]:
+    """Yield the annotators of a row and the labels that they assigned."""
+    votes = data.votes[[row]]
+    people = votes.annotator_names or range(votes.shape[1])
+    for annotator in np.unique(votes.annotator):
+        chosen = votes.label[(votes.annotator == annotator) & (votes.value > 0.5)]
+        yield str(people[annotator]), np.isin(np.arange(data.q), chosen)

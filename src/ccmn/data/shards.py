@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -163,15 +162,10 @@ class ShardedData:
             except OSError as error:
                 raise ValueError(f"the file is damaged: {first_line(error)}") from None
 
-    def footers(self) -> Iterator[bytes]:
+    def footers(self) -> Iterator[str]:
         """Yield the footer of every shard: columns, offsets, sizes and, if the writer stored them, value ranges."""
         for path in self.files:
-            with path.open("rb") as file:
-                # A Parquet file ends with the footer, its size in four bytes, and four magic bytes.
-                file.seek(-8, os.SEEK_END)
-                size = int.from_bytes(file.read(4), "little")
-                file.seek(-8 - size, os.SEEK_END)
-                yield file.read(size)
+            yield repr(_open(path).metadata.to_dict())
 
     def _read_labels(self, batch: Any) -> Any:
         """Return the labels of a record batch."""

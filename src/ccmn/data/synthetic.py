@@ -39,14 +39,6 @@ class SyntheticTask:
     noise: NoiseModel | None
     """Noise model."""
 
-    @property
-    def bayes_hamming(self) -> float:
-        """Bayes risk for the Hamming loss on these rows: the mean of min(p, 1 - p).
-
-        It is the expectation over labels given ``X``, and is attained by predicting ``posterior >= 0.5``.
-        """
-        return float(np.minimum(self.posterior, 1 - self.posterior).mean())
-
 
 def make_noisy_multilabel(
     n: int,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import make_noisy_multilabel, read_file
-from ccmn.data.catalog import DATASETS, VOTE_SOURCES, Source, VoteSource
+from ccmn.data.catalog import DATASETS
 
 
 @pytest.fixture
@@ -79,28 +78,7 @@ def test_fetch(run, printed, rejected, real_data, nothing_here):
     assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}
     assert "music_style.npz was not found" in rejected("data", "fetch", "music_style")
     assert "could not download" in rejected("data", "fetch", "yeast")
-
-
-def test_fetch_of_votes(run, rejected, monkeypatch, tmp_path):
-    content = "text_id,text,emotion,Annotator-1,Annotator-2\n1,a,Joy,1,0\n2,b,Joy,0,0\n"
-    file = tmp_path / "cache" / "owner/votes/0123abc/small.csv"
-    file.parent.mkdir(parents=True)
-    file.write_text(content)
-    source = Source("owner/votes", "0123abc", "small.csv", hashlib.sha256(content.encode()).hexdigest())
-    monkeypatch.setitem(VOTE_SOURCES._members, "small", VoteSource("small", "Small votes", "CC0", source))
-    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
-    out = tmp_path / "votes.csv"
-    printed = run("data", "fetch", "small", "--out", out).stdout
-    assert "2 rows, 2 annotators, 1 labels" in printed
-    assert "License: CC0" in printed
-    assert pd.read_csv(out).value.tolist() == [1, 0, 0, 0]
-    found = json.loads(run("data", "fetch", "small", "--out", out, "--force", "--json").stdout)
-    assert (found["n"], found["annotators"], found["q"], found["votes"]) == (2, 2, 1, 4)
-    assert "already exists" in rejected("data", "fetch", "small", "--out", out)
-    assert "pass --out FILE.csv" in rejected("data", "fetch", "small")
-    assert "raw/RelEx" in rejected("data", "fetch", "crowdtruth_relex")
-    assert "--out requires a name of public votes" in rejected("data", "fetch", "yeast", "--out", out)
-    assert "small: Small votes. License: CC0" in run("data", "list").stdout
+    assert "--out requires the name ecg" in rejected("data", "fetch", "yeast", "--out", "yeast.npz")
 
 
 def test_convert(run, task, files):

@@ -51,14 +51,9 @@ def list_datasets(data_dir: opt.DataDir = None, as_json: opt.Json = False) -> No
         output.print_json(rows)
         return
     from ccmn.app.report.tables import datasets_table
-    from ccmn.data.catalog import VOTE_SOURCES
 
     output.print_table(datasets_table(DATASETS, places))
-    typer.echo("\nPublic votes of annotators, with human annotation errors (ccmn data fetch NAME --out FILE.csv):")
-    for entry in VOTE_SOURCES.values():
-        instructions = "" if entry.source else "; not downloadable, fetch prints instructions"
-        typer.echo(f"  {entry.name}: {entry.title}. License: {entry.license}{instructions}")
-    typer.echo("  ecg: readings of electrocardiograms with an adjudicated truth, as ecg.npz. License: MIT")
+    typer.echo("\nLabels of five readers of electrocardiograms, with an adjudicated truth (MIT): ccmn data fetch ecg")
 
 
 @data_app.command(cls=opt.Command)
@@ -100,7 +95,7 @@ def fetch(
     name: Annotated[str, typer.Argument(help="Name of a dataset (see ccmn data list).", show_default=False)],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Write public votes of annotators to this file, one line per vote."),
+        typer.Option(metavar="NPZ", help="Write the readings of ecg to this file (default: ecg.npz)."),
     ] = None,
     data_dir: opt.DataDir = None,
     force: opt.Force = False,
@@ -108,21 +103,17 @@ def fetch(
 ) -> None:
     """Download a dataset into the cache if it is not on this machine, and check that it can be read.
 
-    Names of public votes (see ccmn data list) require --out: the votes are written as a table for --votes. The name ecg
-    stands for readings of electrocardiograms by five readers, with an adjudicated truth; they are written to ecg.npz.
+    The name ecg stands for readings of electrocardiograms by five readers, with an adjudicated truth.
 
-    Examples: ccmn data fetch yeast, or ccmn data fetch brighter_swe --out swe.csv
+    Examples: ccmn data fetch yeast, or ccmn data fetch ecg
     """
-    from ccmn.data.catalog import DATASETS, VOTE_SOURCES, dataset_location, load_dataset
+    from ccmn.data.catalog import DATASETS, dataset_location, load_dataset
 
-    if name in VOTE_SOURCES:
-        _fetch_votes(name, out, force, as_json)
-        return
     if name == "ecg":
         _fetch_ecg(out or Path("ecg.npz"), force, as_json)
         return
     if out is not None:
-        raise ValueError("--out requires a name of public votes; use ccmn data convert to write a dataset")
+        raise ValueError("--out requires the name ecg; use ccmn data convert to write a dataset")
     DATASETS[name]  # rejects an unknown name
     data = load_dataset(name, data_dir=data_dir)
     if as_json:
@@ -150,30 +141,6 @@ def _fetch_ecg(out: Path, force: bool, as_json: bool) -> None:
         output.print_json({"name": "ecg", "out": str(out), "arrays": shapes, "license": "MIT"})
     else:
         typer.echo(f"{out}: {', '.join(f'{key} {tuple(shape)}' for key, shape in shapes.items())}")
-
-
-def _fetch_votes(name: str, out: Path | None, force: bool, as_json: bool) -> None:
-    """Write public votes as a long table."""
-    from ccmn._files import atomic_write
-    from ccmn.data.catalog import VOTE_SOURCES, fetch_votes
-
-    entry = VOTE_SOURCES[name]
-    if entry.source is not None:
-        if out is None or out.suffix.lower() != ".csv":
-            raise ValueError(f"{name} contains votes; pass --out FILE.csv")
-        opt.check_output(out, force)
-    votes = fetch_votes(name)
-    assert out is not None
-    with atomic_write(out) as stream:
-        votes.to_csv(stream, index=False)
-    counts = {column: int(votes[column].nunique()) for column in ("row", "annotator", "label")}
-    if as_json:
-        sizes = {"n": counts["row"], "annotators": counts["annotator"], "q": counts["label"], "votes": len(votes)}
-        output.print_json({"name": name, "out": str(out), **sizes, "license": entry.license})
-        return
-    typer.echo(f"{out}: {counts['row']} rows, {counts['annotator']} annotators, {counts['label']} labels")
-    typer.echo(f"{entry.title}. License: {entry.license}")
-    opt.print_next(f"ccmn audit {out} --votes row,annotator,label,value --text text")
 
 
 @data_app.command(cls=opt.Command)
