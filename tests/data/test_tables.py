@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccmn.data.tables import label_columns, label_names
+from ccmn.data.column_roles import label_columns, label_names
 
 NAMES = ["age", "label_sea", "label_sky", "size"]
 XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="label_sky"/><label name="age"></label></labels>'
@@ -26,12 +26,12 @@ XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="label_sk
     ],
 )
 def test_columns(labels, columns):
-    assert label_columns(labels, NAMES).tolist() == columns
+    assert label_columns(labels, NAMES) == columns
 
 
 def test_columns_from_files(write):
-    assert label_columns(write("labels.xml", XML), NAMES).tolist() == [0, 2]
-    assert label_columns(str(write("labels.txt", "label_sky\nage\n\n")), NAMES).tolist() == [0, 2]
+    assert label_columns(write("labels.xml", XML), NAMES) == [0, 2]
+    assert label_columns(str(write("labels.txt", "label_sky\nage\n\n")), NAMES) == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def _read(path: Path, labels: Any = None) -> Any:
 
 
 def _read_names(path: Path) -> None:
-    from ccmn.data.tables import label_names
+    from ccmn.data.column_roles import label_names
 
     label_names(path)
 

@@ -21,8 +21,8 @@ import scipy.sparse
 
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, text_lines, unpacked_limit
+from ccmn.data.column_roles import LabelSpec, check_column_names, check_width, label_columns
 from ccmn.data.dataset import Matrix, MultiLabelData, first_infinite
-from ccmn.data.tables import LabelSpec, check_column_names, check_width, label_columns
 
 Lines = Iterator[tuple[int, str]]
 
@@ -66,7 +66,7 @@ def read_arff(path: PathLike, labels: LabelSpec | None = None) -> MultiLabelData
         (allowed, members, f"its values are declared as {{{','.join(f'{value:g}' for value in allowed)}}}")
         for allowed, members in declared.items()
     ]
-    for allowed, members, rule in [*checks, ((0.0, 1.0), columns.tolist(), "a label must be 0, 1 or missing")]:
+    for allowed, members, rule in [*checks, ((0.0, 1.0), columns, "a label must be 0, 1 or missing")]:
         wrong = _first_other(by_column[:, members], allowed)
         if wrong is not None:
             row, place, value = wrong

@@ -23,9 +23,9 @@ import scipy.sparse
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, checksum
 from ccmn._registry import Registry
+from ccmn.data.column_roles import LabelSpec
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, read_file
-from ccmn.data.tables import LabelSpec
 
 if TYPE_CHECKING:
     pass

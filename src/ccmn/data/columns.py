@@ -20,12 +20,11 @@ from ccmn._files import PathLike, data_name, prefix_errors
 from ccmn._validation import check_no_missing
 from ccmn._warnings import warn
 from ccmn.data.catalog import load_dataset
-from ccmn.data.column_roles import ColumnRoles, name_some
+from ccmn.data.column_roles import ColumnRoles, LabelSpec, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
 from ccmn.data.labeled_table import LabeledTable
 from ccmn.data.table_preprocessor import TablePreprocessor
-from ccmn.data.tables import LabelSpec
 from ccmn.data.vote_files import majority, read_votes
 
 MIN_ROWS_FOR_NUMBERS = 20

@@ -27,10 +27,9 @@ from ccmn._files import (
     text_lines,
     unpacked_limit,
 )
-from ccmn.data.column_roles import csv_records, csv_separator
+from ccmn.data.column_roles import check_column_names, check_width, csv_records, csv_separator
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.tables import check_column_names, check_width
 
 INDEX_NAMES = ("", "Unnamed: 0")
 """Names of the index of a DataFrame in a CSV file."""

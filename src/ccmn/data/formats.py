@@ -10,7 +10,7 @@ from typing import Literal
 from ccmn._files import PathLike, check_file, prefix_errors
 from ccmn._registry import Registry
 from ccmn.data.arff import read_arff
-from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.column_roles import ColumnRoles, LabelSpec, label_columns
 from ccmn.data.csv_format import read_csv, read_plain_csv, write_csv
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.exchange import read_json, write_label_studio, write_rows
@@ -19,7 +19,6 @@ from ccmn.data.libsvm import read_libsvm
 from ccmn.data.mat import read_mat
 from ccmn.data.npz import read_npz, write_npz
 from ccmn.data.parquet import read_parquet
-from ccmn.data.tables import LabelSpec, label_columns
 
 
 @dataclass(frozen=True)

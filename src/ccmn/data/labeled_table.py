@@ -12,9 +12,8 @@ import numpy as np
 
 from ccmn._files import check_unpacked_size, data_name, prefix_errors, unpacked_limit
 from ccmn.data.cells import category_name, to_numbers, with_decimal_points, without_gap_words
-from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns, name_some
+from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns, label_columns, name_some
 from ccmn.data.dataset import MultiLabelData
-from ccmn.data.tables import label_columns
 
 if TYPE_CHECKING:
     from ccmn.data.table_preprocessor import TablePreprocessor

@@ -15,8 +15,8 @@ import scipy.sparse
 
 from ccmn._files import PathLike, check_file, check_unpacked_size, data_name, prefix_errors, text_lines, unpacked_limit
 from ccmn._validation import check_count
+from ccmn.data.column_roles import label_names
 from ccmn.data.dataset import MultiLabelData, first_infinite
-from ccmn.data.tables import label_names
 
 MAX_COLUMN = 2**31 - 2
 """Largest column index: indices are stored in 32 bits."""

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ccmn._files import PathLike, atomic_write, check_unpacked_size, prefix_errors, unpacked_limit
-from ccmn.data.column_roles import ColumnRoles
+from ccmn.data.column_roles import ColumnRoles, check_column_names
 from ccmn.data.labeled_table import RawTable
-from ccmn.data.tables import check_column_names
 
 ROLES_KEY = b"ccmn"
 """Key of the metadata in which a file that ccmn wrote declares the roles of its columns."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ccmn._files import PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
 from ccmn._pictures import IMAGE_SUFFIXES
 from ccmn._validation import check_count, check_label_values
+from ccmn.data.column_roles import LabelSpec, check_column_names, label_columns
 from ccmn.data.parquet import first_line, open_parquet
-from ccmn.data.tables import LabelSpec, check_column_names, label_columns
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ShardedData:
         with prefix_errors(self.files[0]):
             names = [str(name) for name in schema.names]
             check_column_names(names)
-            chosen = set(label_columns(labels, names).tolist())
+            chosen = set(label_columns(labels, names))
             columns = [_column(schema.field(j)) for j in range(len(names))]
             self._labels = [column for j, column in enumerate(columns) if j in chosen]
             self._features = [column for j, column in enumerate(columns) if j not in chosen]

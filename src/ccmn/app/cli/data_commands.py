@@ -225,9 +225,9 @@ def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: P
 
     from ccmn._files import atomic_write
     from ccmn.data.cells import to_numbers, without_gap_words
+    from ccmn.data.column_roles import label_columns
     from ccmn.data.formats import is_table, read_table
     from ccmn.data.labeled_table import LabeledTable
-    from ccmn.data.tables import label_columns
     from ccmn.estimation import resolve_uncertain
 
     if not is_table(source) or roles.labels is None or out.suffix.lower() != ".csv":

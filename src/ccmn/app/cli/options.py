@@ -17,9 +17,8 @@ from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
-    from ccmn.data.column_roles import ColumnRoles
+    from ccmn.data.column_roles import ColumnRoles, LabelSpec
     from ccmn.data.columns import Columns
-    from ccmn.data.tables import LabelSpec
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
