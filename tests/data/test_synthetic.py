@@ -24,13 +24,6 @@ def test_labels_follow_the_posterior():
     assert (np.abs(task.Y.sum(0) - task.posterior.sum(0)) < 5 * sigma).all()
 
 
-def test_bayes_risk_is_the_risk_of_the_best_predictor():
-    task = make_noisy_multilabel(40_000, 3, 4, random_state=1)
-    error = ((task.posterior >= 0.5) != task.Y).mean()
-    assert_allclose(error, task.bayes_hamming, atol=5 * 0.5 / np.sqrt(task.Y.size))
-    assert make_noisy_multilabel(100, 2, 2, strength=0.0, prevalence=0.2).bayes_hamming == pytest.approx(0.2)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
