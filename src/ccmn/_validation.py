@@ -316,8 +316,8 @@ def check_rates(rates: ArrayLike, argument: str, n_labels: int | None) -> FloatA
     wrong = np.flatnonzero(~((array >= 0) & (array <= 1)))
     if wrong.size:
         raise ValueError(
-            f"{argument} must be probabilities, between 0 and 1 (0 for a label without errors); got "
-            f"{array[wrong[0]]:g} for {name_some(wrong, None, array.size)}"
+            f"{argument} must be probabilities, between 0 and 1; got {array[wrong[0]]:g} for "
+            f"{name_some(wrong, None, array.size)}"
         )
     return array
 

@@ -71,23 +71,6 @@ def _phi(t, PHI: tl.constexpr):
 
 
 @triton.jit
-def _slopes(t, PHI: tl.constexpr):
-    """Compute phi'(t) and phi'(-t)."""
-    if PHI == "hinge":
-        there, back = tl.where(t < 1.0, -1.0, 0.0), tl.where(t > -1.0, -1.0, 0.0)
-    elif PHI == "sigmoid":
-        value = tl.sigmoid(t)
-        there = value * value - value
-        back = there
-    elif PHI == "logistic":
-        back = -tl.sigmoid(t)
-        there = -1.0 - back
-    else:
-        there, back = 2.0 * t - 2.0, -2.0 * t - 2.0
-    return there, back
-
-
-@triton.jit
 def _phi_and_slopes(t, PHI: tl.constexpr):
     """Compute phi(t), phi'(t) and phi'(-t)."""
     if PHI == "sigmoid":
@@ -99,14 +82,17 @@ def _phi_and_slopes(t, PHI: tl.constexpr):
         value = tl.maximum(-t, 0.0) + _log1p(small)
         back = -tl.where(t >= 0.0, 1.0, small) / (1.0 + small)
         there = -1.0 - back
+    elif PHI == "hinge":
+        value = tl.maximum(1.0 - t, 0.0)
+        there, back = tl.where(t < 1.0, -1.0, 0.0), tl.where(t > -1.0, -1.0, 0.0)
     else:
-        value = _phi(t, PHI)
-        there, back = _slopes(t, PHI)
+        value = (1.0 - t) * (1.0 - t)
+        there, back = 2.0 * t - 2.0, -2.0 * t - 2.0
     return value, there, back
 
 
 @triton.jit
-def column_values(
+def _column_sums(
     outputs,
     labels,
     scale,
@@ -118,80 +104,31 @@ def column_values(
     PHI: tl.constexpr,
     DUMMY: tl.constexpr,
     DEBIAS: tl.constexpr,
-):
-    """Compute the sum over the given columns j, and all k != j, of p_j n_k phi(f_j - f_k)."""
-    f, p, n, _known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
-    found = tl.zeros((column.shape[0], 32), tl.float32)
-    for start in range(0, columns, 32):
-        others = start + tl.arange(0, 32)
-        f_k, _p_k, n_k, _known_k = load_columns(
-            outputs, labels, scale, offset, row, label_row, others, columns, DUMMY, DEBIAS
-        )
-        found += n_k[None, :] * _phi(f[:, None] - f_k[None, :], PHI)
-    return tl.sum(p * (tl.sum(found, 1) - n * _phi(f - f, PHI)))
-
-
-@triton.jit
-def column_slopes(
-    outputs,
-    labels,
-    scale,
-    offset,
-    row,
-    label_row,
-    column,
-    columns,
-    PHI: tl.constexpr,
-    DUMMY: tl.constexpr,
-    DEBIAS: tl.constexpr,
-):
-    """Compute sum_k p_j n_k phi'(f_j - f_k) - n_j p_k phi'(f_k - f_j) of the given columns j; k = j cancels."""
-    f, p, n, _known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
-    along = tl.zeros((column.shape[0], 32), tl.float32)
-    against = tl.zeros((column.shape[0], 32), tl.float32)
-    for start in range(0, columns, 32):
-        others = start + tl.arange(0, 32)
-        f_k, p_k, n_k, _known_k = load_columns(
-            outputs, labels, scale, offset, row, label_row, others, columns, DUMMY, DEBIAS
-        )
-        there, back = _slopes(f[:, None] - f_k[None, :], PHI)
-        along += n_k[None, :] * there
-        against += p_k[None, :] * back
-    return p * tl.sum(along, 1) - n * tl.sum(against, 1)
-
-
-@triton.jit
-def _column_values_and_slopes(
-    outputs,
-    labels,
-    scale,
-    offset,
-    row,
-    label_row,
-    column,
-    columns,
-    PHI: tl.constexpr,
-    DUMMY: tl.constexpr,
-    DEBIAS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    GRADIENT: tl.constexpr,
     OTHERS: tl.constexpr,
 ):
-    """Compute ``column_values`` and ``column_slopes`` in one pass over the pairs."""
+    """Compute the sum over the given columns j, and all k != j, of p_j n_k phi(f_j - f_k), and its derivatives.
+
+    The derivatives are sum_k p_j n_k phi'(f_j - f_k) - n_j p_k phi'(f_k - f_j), where k = j cancels; only if GRADIENT.
+    """
     f, p, n, _known = load_columns(outputs, labels, scale, offset, row, label_row, column, columns, DUMMY, DEBIAS)
-    found = tl.zeros((BLOCK, OTHERS), tl.float32)
-    along = tl.zeros((BLOCK, OTHERS), tl.float32)
-    against = tl.zeros((BLOCK, OTHERS), tl.float32)
+    found = tl.zeros((column.shape[0], OTHERS), tl.float32)
+    along = tl.zeros((column.shape[0], OTHERS), tl.float32)
+    against = tl.zeros((column.shape[0], OTHERS), tl.float32)
     for start in range(0, columns, OTHERS):
         others = start + tl.arange(0, OTHERS)
         f_k, p_k, n_k, _known_k = load_columns(
             outputs, labels, scale, offset, row, label_row, others, columns, DUMMY, DEBIAS
         )
-        value, there, back = _phi_and_slopes(f[:, None] - f_k[None, :], PHI)
+        if GRADIENT:
+            value, there, back = _phi_and_slopes(f[:, None] - f_k[None, :], PHI)
+            along += n_k[None, :] * there
+            against += p_k[None, :] * back
+        else:
+            value = _phi(f[:, None] - f_k[None, :], PHI)
         found += n_k[None, :] * value
-        along += n_k[None, :] * there
-        against += p_k[None, :] * back
-    value = tl.sum(p * (tl.sum(found, 1) - n * _phi(f - f, PHI)))
-    return value, p * tl.sum(along, 1) - n * tl.sum(against, 1)
+    total = tl.sum(p * (tl.sum(found, 1) - n * _phi(f - f, PHI)))
+    return total, p * tl.sum(along, 1) - n * tl.sum(against, 1)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
@@ -216,13 +153,11 @@ def pair_sums(
     row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     label_row = row % label_rows
     column = block * BLOCK + tl.arange(0, BLOCK)
+    value, slope = _column_sums(
+        outputs, labels, scale, offset, row, label_row, column, columns, PHI, DUMMY, DEBIAS, GRADIENT, OTHERS
+    )
     if GRADIENT:
-        value, slope = _column_values_and_slopes(
-            outputs, labels, scale, offset, row, label_row, column, columns, PHI, DUMMY, DEBIAS, BLOCK, OTHERS
-        )
         tl.store(gradient + row * columns + column, slope * row_factor, column < columns)
-    else:
-        value = column_values(outputs, labels, scale, offset, row, label_row, column, columns, PHI, DUMMY, DEBIAS)
     tl.store(parts + row * tl.num_programs(1) + block, value * row_factor)
 
 
@@ -382,7 +317,10 @@ def moments(
         found = 0.0
         for first in range(block * BLOCK, tl.minimum((block + 1) * BLOCK, columns), INNER):
             some = first + tl.arange(0, INNER)
-            found += column_values(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
+            value, _slope = _column_sums(
+                outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS, 0, 32
+            )
+            found += value
         tl.store(sums, found)
 
 
@@ -504,5 +442,7 @@ def series_gradient(
     else:
         for start in range(block * BLOCK, tl.minimum((block + 1) * BLOCK, columns), INNER):
             some = start + tl.arange(0, INNER)
-            found = column_slopes(outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS)
+            _value, found = _column_sums(
+                outputs, labels, scale, offset, row, label_row, some, columns, PHI, DUMMY, DEBIAS, 1, 32
+            )
             tl.store(out + some, (found * factor).to(out.dtype.element_ty), some < columns)
