@@ -81,7 +81,7 @@ def test_failure_is_stored_and_retried_on_request(tmp_path, monkeypatch):
     broken = lambda *_, **__: (_ for _ in ()).throw(MemoryError("too much"))  # noqa: E731
     with ResultStore(tmp_path / "r.db") as store:
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "run_group_of_methods", broken)
+            patch.setattr(runner, "Fleet", broken)
             run_columns(columns, store, methods=METHODS[:1])
         assert [r.error for r in store.results()] == ["MemoryError: too much"] * 2
         run_columns(columns, store, methods=METHODS[:1])

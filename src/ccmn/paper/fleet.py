@@ -9,8 +9,9 @@ noise: the unbiased Hamming loss, and the pooled ranking loss for all ranking me
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ _MAX_KEPT_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """Training and evaluation settings that all runs of a fleet share."""
+    """Settings that all runs share; with ``refit``, selected ones are trained again on all rows but the test rows."""
 
     model: str = "linear"
     learning_rates: tuple[float, ...] = LEARNING_RATES
@@ -48,21 +49,28 @@ class FleetSettings:
     metrics: tuple[str, ...] = TABLE_METRICS
     selections: tuple[str, ...] = SELECTIONS
     refit: bool = False
-    """Whether the selected runs are trained again on the training and validation rows."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Values of one method in one repeat."""
+    """Values of one method in one repeat.
+
+    For every selection and metric, ``values`` has the value on true test labels, and ``chosen`` the selected
+    hyperparameters with the validation value that they were selected by. For every metric, ``curves`` has (epoch, value
+    on true validation labels) at the selected learning rate.
+    """
 
     method: str
     repeat: int
-    values: dict[str, dict[str, float]]
-    """Selection -> metric -> value on true test labels."""
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
     chosen: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    """Selection -> metric -> selected hyperparameters, and the validation value that they were selected by."""
     curves: dict[str, list[list[float]]] = field(default_factory=dict)
-    """Metric -> (epoch, value on true validation labels) at the selected learning rate."""
+
+    def add(self, selection: str, values: Mapping[str, Tensor], choice: dict[str, float]) -> None:
+        """Store the test values of some metrics, and the choice that they are based on."""
+        for metric, value in values.items():
+            self.values.setdefault(selection, {})[metric] = float(value)
+            self.chosen.setdefault(selection, {})[metric] = choice
 
 
 def run_fleet(
@@ -83,7 +91,7 @@ def run_fleet(
     settings = settings or FleetSettings()
     runs_per_method = len(repeats) * len(settings.learning_rates)
     for group in group_methods([METHODS[name] for name in methods], data, runs_per_method, device, max_runs):
-        yield from run_group_of_methods(data, repeats, group, settings, estimated=estimated, device=device)
+        yield from Fleet(data, repeats, group, settings, estimated, device).run()
 
 
 def group_methods(
@@ -106,20 +114,7 @@ def group_methods(
     return groups
 
 
-def run_group_of_methods(
-    data: MultiLabelData,
-    repeats: Sequence[Repeat],
-    methods: Sequence[Method],
-    settings: FleetSettings,
-    *,
-    estimated: Mapping[int, ClassConditionalNoise] | None = None,
-    device: str = "cpu",
-) -> list[Outcome]:
-    """Train methods of one loss, select on the validation rows, then evaluate on the test rows."""
-    return _Fleet(data, repeats, methods, settings, estimated or {}, device).run()
-
-
-class _Fleet:
+class Fleet:
     """Runs of methods of one loss: G = repeats, K = methods x learning rates."""
 
     def __init__(
@@ -128,18 +123,18 @@ class _Fleet:
         repeats: Sequence[Repeat],
         methods: Sequence[Method],
         settings: FleetSettings,
-        estimated: Mapping[int, ClassConditionalNoise],
-        device: str,
+        estimated: Mapping[int, ClassConditionalNoise] | None = None,
+        device: str = "cpu",
     ) -> None:
         self.methods, self.repeats = list(methods), list(repeats)
-        self.settings, self.estimated = settings, estimated
+        self.settings, self.estimated = settings, estimated or {}
         self.features = Features(data.X, device=device)
         self.Y = torch.from_numpy(np.asarray(data.Y)).to(device)
         self.noisy = torch.stack([torch.from_numpy(np.asarray(r.noisy)) for r in repeats]).to(self.features.device)
         self.n_rates, self.loss = len(settings.learning_rates), methods[0].make_loss()
 
     def run(self) -> list[Outcome]:
-        """Return the outcomes of all methods in all repeats."""
+        """Train all methods, select on the validation rows, then evaluate on the test rows."""
         wanted, validation = criteria(self.settings.metrics, self.settings.selections), self._held_out("validation")
         best = KeepBest(lambda network: -validation.measure(wanted, self._scores(network, validation)), 0.0)
         network, curve = self._train([r.train for r in self.repeats], best, self.settings.epochs)
@@ -191,35 +186,31 @@ class _Fleet:
             parts.append(Part(runs, self.methods[numbers[0]].make_loss()))
         return parts
 
-    def _rates(self, *, for_training: bool) -> tuple[Tensor, Tensor]:
+    def _rates(self, *, for_training: bool) -> tuple[Tensor, ...]:
         """Return rho_pos and rho_neg of every run, (G, K, q).
 
         Plain methods are trained with rates of zero. The noisy validation labels are corrected with the noise rates for
         all methods: the selection is the same, so that only the losses are compared.
         """
-        rates = []
-        for name in ("rho_pos", "rho_neg"):
-            rows = [[self._rates_of(m, r, name, for_training) for m in self.methods] for r in self.repeats]
-            runs = torch.from_numpy(np.asarray(rows)).repeat_interleave(self.n_rates, 1)
-            rates.append(runs.to(self.features.device))
-        return rates[0], rates[1]
 
-    def _rates_of(self, method: Method, repeat: Repeat, name: str, for_training: bool) -> NDArray[np.float64]:
-        if method.rates == "none" and for_training:
-            return np.zeros(self.Y.shape[1])
-        noise = self.estimated[repeat.number] if method.rates == "estimated" else repeat.noise
-        return np.asarray(getattr(noise, name))
+        def of(method: Method, repeat: Repeat) -> NDArray[np.float64]:
+            noise = self.estimated[repeat.number] if method.rates == "estimated" else repeat.noise
+            return np.stack([noise.rho_pos, noise.rho_neg]) * (not for_training or method.rates != "none")
+
+        rates = torch.from_numpy(np.array([[of(m, r) for m in self.methods] for r in self.repeats]))
+        return rates.repeat_interleave(self.n_rates, 1).to(self.features.device).unbind(2)
 
     def _held_out(self, part: str) -> HeldOutSet:
         """Return the validation or test rows of every repeat."""
         rows = torch.stack([torch.from_numpy(getattr(r, part)) for r in self.repeats]).to(self.features.device)
         clean = self.Y[rows].unsqueeze(1)
+        gather = partial(self.features.gather, rows)
         if part == "test" or "noisy" not in self.settings.selections:
-            return HeldOutSet(clean, features=self.features, rows=rows)
+            return HeldOutSet(clean, None, gather)
         noisy = self.noisy[torch.arange(len(rows), device=rows.device).unsqueeze(1), rows]
         rho_pos, rho_neg = (rates.unsqueeze(2) for rates in self._rates(for_training=False))
         debiased = debias_labels(noisy.unsqueeze(1), rho_pos, rho_neg)
-        return HeldOutSet(clean, debiased.float(), features=self.features, rows=rows)
+        return HeldOutSet(clean, debiased.float(), gather)
 
     def _outcomes(
         self, wanted: Sequence[Criterion], best: KeepBest, curve: Tensor, test: Mapping[tuple[str, str], Tensor]
@@ -232,10 +223,7 @@ class _Fleet:
         points = np.unique(np.linspace(0, len(curves) - 1, 40).round().astype(int))
         outcomes = []
         for m, g in itertools.product(range(len(self.methods)), range(len(self.repeats))):
-            selections = self.settings.selections
-            outcome = Outcome(
-                self.methods[m].name, self.repeats[g].number, {s: {} for s in selections}, {s: {} for s in selections}
-            )
+            outcome = Outcome(self.methods[m].name, self.repeats[g].number)
             for number, criterion in enumerate(wanted):
                 rate = int(value[number, g, m].argmax())
                 choice = {
@@ -243,10 +231,8 @@ class _Fleet:
                     "epoch": float(epoch[number, g, m, rate]) + 1,
                     "validation": criterion.sign * float(value[number, g, m, rate]),
                 }
-                for metric in criterion.decides:
-                    tested_value = float(tested[criterion.selection, metric][g, m, rate])
-                    outcome.values[criterion.selection][metric] = tested_value
-                    outcome.chosen[criterion.selection][metric] = choice
+                values = {metric: tested[criterion.selection, metric][g, m, rate] for metric in criterion.decides}
+                outcome.add(criterion.selection, values, choice)
                 if criterion.selection == "clean":
                     line = criterion.sign * curves[points, number, g, m, rate]
                     outcome.curves[criterion.name] = [[int(e) + 1, round(float(v), 4)] for e, v in zip(points, line)]
@@ -310,31 +296,21 @@ class HeldOutSet:
     """Validation or test rows of every repeat, and the metrics of scores on them.
 
     ``clean`` (G, 1, n, q) are the true labels, ``debiased`` (G, K or 1, n, q) the noisy ones, debiased with the rates
-    that each run knows. :meth:`scores` needs the features of all rows of the data and the row numbers (G, n).
+    that each run knows. ``gather`` returns the features (G, n, d), or sparse (n, d).
     """
 
     def __init__(
-        self,
-        clean: Tensor,
-        debiased: Tensor | None = None,
-        *,
-        features: Features | None = None,
-        rows: Tensor | None = None,
+        self, clean: Tensor, debiased: Tensor | None = None, gather: Callable[[], Tensor] = lambda: torch.empty(0)
     ) -> None:
-        self.clean, self.debiased = clean, debiased
-        self._features, self._rows = features, rows
+        self.clean, self.debiased, self._gather = clean, debiased, gather
         self._X: Tensor | None = None
         self._table_metrics = BatchedMetrics(clean)
 
     def inputs(self) -> Tensor:
-        """Return the features (G, n, d), or sparse (n, d)."""
-        X = self._X
-        if X is None:
-            if self._features is None or self._rows is None:
-                raise ValueError("inputs of a network require features and rows")
-            X = self._features.gather(self._rows)
-            if X.layout == torch.strided and X.nbytes <= _MAX_KEPT_BYTES:
-                self._X = X
+        """Return the features, which are kept unless they are sparse or large."""
+        X = self._gather() if self._X is None else self._X
+        if X.layout == torch.strided and X.nbytes <= _MAX_KEPT_BYTES:
+            self._X = X
         return X
 
     def metrics(self, scores: Tensor, names: Sequence[str]) -> dict[str, Tensor]:

@@ -71,7 +71,7 @@ class BatchedMetrics:
             if self._pairwise is None or not self._pairwise.fits(scores):
                 self._pairwise = _PairwiseMetrics(self.Y, scores)
             return self._pairwise(scores).mean(-1)
-        Y = _add_dimensions(self.Y, scores).expand(len(scores), *[-1] * (scores.ndim - 1))
+        Y = self.Y[(None,) * (scores.ndim - self.Y.ndim)].expand(len(scores), *[-1] * (scores.ndim - 1))
         return torch.cat([_metrics_by_ranking(Y[block], scores[block]) for block in _blocks(scores)], 1).mean(-1)
 
 
@@ -80,10 +80,6 @@ def _metrics_by_ranking(Y: Tensor, scores: Tensor) -> Tensor:
     ranking, wrong = Ranking.of(Y, scores), (scores >= 0) != Y.bool()
     hamming = wrong.sum(-1).double() / Y.shape[-1]
     return torch.stack([hamming, ranking_loss_from(ranking), average_precision_from(ranking)])
-
-
-def _add_dimensions(Y: Tensor, scores: Tensor) -> Tensor:
-    return Y.reshape((1,) * (scores.ndim - Y.ndim) + Y.shape)
 
 
 def _blocks(scores: Tensor) -> Iterator[slice]:
@@ -103,7 +99,7 @@ class _PairwiseMetrics:
         self._slices = list(_blocks(like))
         dtype = torch.promote_types(like.dtype, torch.float32)
         with torch.inference_mode(False):  # buffers must also be writable outside inference mode
-            y = _add_dimensions(Y, like).to(dtype).movedim(-1, 0).contiguous()
+            y = Y[(None,) * (like.ndim - Y.ndim)].to(dtype).movedim(-1, 0).contiguous()
             self._y = y.expand(-1, len(like), *y.shape[2:])
             self._weights = self._y * HIT_WEIGHT + 1
             positives = self._y.sum(0).double()
@@ -112,7 +108,8 @@ class _PairwiseMetrics:
             shape = like.shape[-1], self._slices[0].stop, *like.shape[1:-1]
             self._f, self._rank, self._hits = torch.empty(3, *shape, dtype=dtype).unbind(0)
             self._ratio, self._divisor = torch.empty(2, *shape, dtype=torch.float64).unbind(0)
-            self._pair_buffer = allocate_pair_buffer(self._f)
+            size = max(1, min(len(self._f), MAX_PAIRS_PER_BLOCK // max(1, self._f.numel())))
+            self._pair_buffer = self._f.new_empty(size, *self._f.shape)
 
     def fits(self, scores: Tensor) -> bool:
         """Return whether the buffers have the shape and the dtype for these scores."""
@@ -141,14 +138,8 @@ class _PairwiseMetrics:
         return torch.stack([errors / len(f), wrong / self._n_pairs[block], precision])
 
 
-def allocate_pair_buffer(f: Tensor) -> Tensor:
-    """Return the buffer in which ``sum_not_below`` compares a block of labels of f (q, ...) with all labels."""
-    size = max(1, min(len(f), MAX_PAIRS_PER_BLOCK // max(1, f.numel())))
-    return f.new_empty(size, *f.shape)
-
-
 def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Tensor:
-    """Return for every label j the sum of the weights w_k with f_k >= f_j: (q, ...) and (q, ...) -> (q, ...)."""
+    """Return for every label j the sum of the weights w_k with f_k >= f_j, (q, ...), by blocks of labels j."""
     size = len(buffer)
     for start in range(0, len(f), size):
         block = f[start : start + size]

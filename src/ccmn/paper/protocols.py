@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,28 +24,27 @@ DEFAULT_BATCH_SIZE = 100
 
 @dataclass(frozen=True)
 class Protocol:
-    """Experimental setup: everything that determines a value besides the data, the method and the repeat."""
+    """Experimental setup: everything that determines a value besides the data, the method and the repeat.
+
+    ``noise_generator`` says how the noisy labels are generated: "both_ways" flips them with rates sampled from
+    ``choices`` that have a sum of at most ``max_sum`` for every label, "added" adds labels with one rate, "candidates"
+    uses the candidate sets of the data. ``fractions`` are the shares of the training, validation and test rows. With
+    ``refit``, the selected hyperparameters are trained again on training and validation rows before the test. The
+    rates of the methods named "...-estimated" are estimated by ``estimate_noise`` ("posterior") or by "best_bin".
+    """
 
     name: str
     noise_generator: str
-    """Name in ``NOISE_GENERATORS``: how the noisy labels are generated."""
     choices: tuple[float, ...] = ()
-    """Rates to sample from."""
     max_sum: float | None = None
-    """Largest sum of the two rates of a label; None allows any sum below 1."""
     fractions: tuple[float, float, float] = (0.5, 0.2, 0.3)
-    """Shares of the training, validation and test rows."""
     learning_rates: tuple[float, ...] = LEARNING_RATES
     batch_sizes: Mapping[str, int] = field(default_factory=dict)
     """Batch size by dataset; the default is the size in the appendix of the paper."""
     estimator: str = "posterior"
-    """How the rates of the methods named "...-estimated" are estimated: "posterior" (``estimate_noise``) or
-    "best_bin"."""
     epochs: int = 200
     weight_decay: float = 1e-4
     refit: bool = False
-    """Whether the selected hyperparameters are trained again on the training and validation rows (with their noisy
-    labels) before the test."""
 
     def batch_size(self, dataset: str) -> int:
         """Return the number of rows in a batch of this dataset."""
@@ -58,34 +57,27 @@ class Protocol:
 
         The keys of stored results are hashes of this dictionary. Its names and values must not change.
         """
-        stored = {
-            "name": self.name,
-            "draw": self.noise_generator,
-            "choices": self.choices,
-            "max_sum": self.max_sum,
-            "fractions": self.fractions,
-            "learning_rates": self.learning_rates,
-            "batch_size": self.batch_size(dataset),
-            "estimator": self.estimator,
-            "epochs": self.epochs,
-            "weight_decay": self.weight_decay,
-        }
-        # Present only where it applies: results that were stored before the option existed keep their keys.
-        return {**stored, "refit": True} if self.refit else stored
+        stored = asdict(self)
+        stored["draw"], stored["batch_size"] = stored.pop("noise_generator"), self.batch_size(dataset)
+        del stored["batch_sizes"]
+        if not self.refit:  # results that were stored before the option existed keep their keys
+            del stored["refit"]
+        return stored
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """One random split with its noisy labels."""
+    """One random split with the noisy labels of all rows, of which those of the test rows are never used.
+
+    ``noise`` has the rates of the flips; for real candidate sets, the rates observed on the training rows.
+    """
 
     number: int
     train: NDArray[np.intp]
     validation: NDArray[np.intp]
     test: NDArray[np.intp]
     noise: ClassConditionalNoise
-    """Rates that the labels were flipped with; for real candidate sets, the rates observed on the training rows."""
     noisy: Any
-    """Noisy labels of all rows; the noisy labels of the test rows are never used."""
 
     @property
     def known(self) -> NDArray[np.intp]:
@@ -134,7 +126,7 @@ def make_repeat(
     rng = np.random.default_rng([random_state, repeat])
     protocol = PROTOCOLS[protocol] if isinstance(protocol, str) else protocol
     training, validation, test = split(data.n, protocol.fractions, random_state=rng)
-    noise, noisy = NOISE_GENERATORS[protocol.noise_generator](data, protocol, training, rng)
+    noise, noisy = _noisy_labels(data, protocol, training, rng)
     return Repeat(repeat, training, validation, test, noise, noisy)
 
 
@@ -154,41 +146,23 @@ def split(n: int, fractions: Sequence[float], random_state: RandomState = None) 
     return tuple(np.split(as_generator(random_state).permutation(n), bounds))
 
 
-NoiseGenerator = Callable[
-    [MultiLabelData, Protocol, NDArray[np.intp], np.random.Generator], tuple[ClassConditionalNoise, NDArray[Any]]
-]
-"""(data, protocol, training rows, random generator) -> noise model and noisy labels of all rows."""
-
-
-def _flip_labels(
+def _noisy_labels(
     data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
 ) -> tuple[ClassConditionalNoise, Any]:
-    noise = ClassConditionalNoise.sample(data.q, protocol.choices, protocol.max_sum, random_state=rng)
+    """Return the noise model and the noisy labels of all rows."""
+    if protocol.noise_generator == "candidates":
+        if data.candidates is None:
+            raise ValueError(
+                f"protocol {protocol.name!r} requires candidate sets; {data.name or 'the dataset'} has no candidate "
+                "sets"
+            )
+        return PartialNoise.from_pairs(data.Y[training], data.candidates[training]), data.candidates
+    if protocol.noise_generator == "added":
+        noise: ClassConditionalNoise = PartialNoise.sample(data.q, protocol.choices, random_state=rng)
+    else:
+        noise = ClassConditionalNoise.sample(data.q, protocol.choices, protocol.max_sum, random_state=rng)
     return noise, noise.corrupt(data.Y, random_state=rng)
 
-
-def _add_labels(
-    data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
-) -> tuple[ClassConditionalNoise, Any]:
-    noise = PartialNoise.sample(data.q, protocol.choices, random_state=rng)
-    return noise, noise.corrupt(data.Y, random_state=rng)
-
-
-def _use_candidates(
-    data: MultiLabelData, protocol: Protocol, training: NDArray[np.intp], rng: np.random.Generator
-) -> tuple[ClassConditionalNoise, Any]:
-    """Use the candidate sets of the data; their rates are observed on the training rows."""
-    if data.candidates is None:
-        raise ValueError(
-            f"protocol {protocol.name!r} requires candidate sets; {data.name or 'the dataset'} has no candidate sets"
-        )
-    return PartialNoise.from_pairs(data.Y[training], data.candidates[training]), data.candidates
-
-
-NOISE_GENERATORS: Registry[NoiseGenerator] = Registry(
-    "noise generator", {"both_ways": _flip_labels, "added": _add_labels, "candidates": _use_candidates}
-)
-"""Sources of noisy labels by name. Stored results contain the names."""
 
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 

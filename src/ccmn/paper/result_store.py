@@ -19,9 +19,10 @@ from ccmn.paper.tables import GREATER_IS_BETTER, SELECTIONS, TABLES
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one dataset in one repeat of a table.
+    """One method on one dataset with n rows in one repeat of a table; it has a value for each metric and selection.
 
-    A cell has one value for each metric and selection.
+    ``configuration`` is everything else that determines the values, as canonical JSON: protocol, model, seed,
+    fingerprint of the data.
     """
 
     table: str
@@ -30,9 +31,7 @@ class Cell:
     method: str
     repeat: int
     n: int
-    """Number of rows of the dataset."""
     configuration: str = ""
-    """Everything else that determines the values, as canonical JSON: protocol, model, seed, fingerprint of the data."""
 
     @cached_property
     def key(self) -> str:
@@ -43,16 +42,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """Cell that was run: its values, or the error that it failed with."""
+    """Cell that was run: its values, or the error that it failed with.
+
+    ``outcome`` has ``values``, ``chosen`` and ``curves`` of :class:`~ccmn.paper.fleet.Outcome`; it is empty for a
+    failure. ``seconds`` is the time of the group that the cell was trained in, divided by the number of its cells, and
+    ``machine`` the device and the versions.
+    """
 
     cell: Cell
     outcome: dict[str, Any] = field(default_factory=dict)
-    """``values``, ``chosen`` and ``curves`` of :class:`~ccmn.paper.fleet.Outcome`; empty for a failure."""
     error: str = ""
     seconds: float = 0.0
-    """Time of the group that the cell was trained in, divided by the number of its cells."""
     machine: dict[str, str] = field(default_factory=dict)
-    """Device and versions."""
 
     @property
     def failed(self) -> bool:

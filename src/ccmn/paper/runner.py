@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,10 +37,10 @@ from ccmn.noise import ClassConditionalNoise
 from ccmn.paper.baselines import BASELINES, PMLNI, Baseline
 from ccmn.paper.baselines.pml_ni import RangeScaler
 from ccmn.paper.best_bin import best_bin_noise
-from ccmn.paper.fleet import FleetSettings, HeldOutSet, Outcome, criteria, group_methods, run_group_of_methods
+from ccmn.paper.fleet import Fleet, FleetSettings, HeldOutSet, Outcome, criteria, group_methods
 from ccmn.paper.protocols import Protocol, Repeat, make_repeat
 from ccmn.paper.result_store import Cell, Result, ResultStore
-from ccmn.paper.tables import METHODS, SELECTIONS, TABLES, Method, PaperTable
+from ccmn.paper.tables import METHODS, TABLES, Method, PaperTable
 
 DIGITS = "digits"
 """Name of the bundled dataset: images with several handwritten digits, composed from the digits of scikit-learn."""
@@ -96,13 +96,11 @@ class Column:
         return Cell(self.table.name, self.protocol.name, self.dataset, method, repeat, self.data.n, self.configuration)
 
 
-@dataclass(frozen=True)
-class PreparedTables:
-    """Columns to run, and datasets that are not available."""
+class PreparedTables(NamedTuple):
+    """Columns to run, and the reason for every dataset that is not available."""
 
     columns: list[Column]
     absent: dict[str, str]
-    """Dataset -> reason why it is not available."""
 
 
 def prepare(
@@ -124,7 +122,10 @@ def prepare(
         if protocol not in known:
             raise ValueError(f"{', '.join(tables)} has no protocol {protocol}; expected one of {', '.join(known)}")
     columns, absent = [], {}
-    for table in (_small(TABLES[name]) if small else TABLES[name] for name in tables):
+    for table in (TABLES[name] for name in tables):
+        if small:
+            short = tuple(replace(p, epochs=10) for p in table.protocols)
+            table = replace(table, datasets=(DIGITS,), repeats=2, protocols=short)
         for dataset in datasets or table.datasets:
             name = column_name(str(dataset))
             selected = [p for p in table.protocols_for(name) if protocols is None or p.name in protocols]
@@ -140,11 +141,6 @@ def prepare(
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
         raise ValueError(f"nothing to run: no dataset of {', '.join(tables)} is available ({reasons})")
     return PreparedTables(columns, absent)
-
-
-def _small(table: PaperTable) -> PaperTable:
-    protocols = tuple(replace(p, epochs=10) for p in table.protocols)
-    return replace(table, datasets=(DIGITS,), repeats=2, protocols=protocols)
 
 
 def column_name(dataset: str) -> str:
@@ -163,12 +159,12 @@ def load(table: PaperTable, dataset: str, data_dir: PathLike | None = None) -> M
     data = load_dataset(table.files.get(dataset, dataset), data_dir=data_dir)
     if dataset in table.unit_rows:
         data = replace(data, X=normalize(data.X))
-    kept = [j for j in range(data.q) if j not in table.dropped_labels.get(dataset, ())]
-    if len(kept) == data.q:
+    dropped = list(table.dropped_labels.get(dataset, ()))
+    if not dropped:
         return data
-    names = None if data.label_names is None else tuple(np.asarray(data.label_names)[kept])
-    candidates = None if data.candidates is None else data.candidates[:, kept]
-    return replace(data, Y=data.Y[:, kept], candidates=candidates, label_names=names)
+    names = None if data.label_names is None else tuple(np.delete(data.label_names, dropped))
+    candidates = None if data.candidates is None else np.delete(data.candidates, dropped, axis=1)
+    return replace(data, Y=np.delete(data.Y, dropped, axis=1), candidates=candidates, label_names=names)
 
 
 # -- Plan, run, store
@@ -197,15 +193,15 @@ class CellGroup:
 
 @dataclass(frozen=True)
 class GroupFinished:
-    """Progress after a group was stored."""
+    """Progress after a group was stored: the number of its cells that failed, and estimated costs.
+
+    ``cost`` is that of all finished groups, including those that were stored before, ``total`` that of all groups.
+    """
 
     group: CellGroup
     failed: int
-    """Number of cells of the group that failed."""
     cost: float
-    """Estimated cost of all finished groups, including those that were stored before."""
     total: float
-    """Estimated cost of all groups."""
 
 
 def run_columns(
@@ -223,7 +219,7 @@ def run_columns(
     Each group of cells is stored in one transaction as soon as it is finished, by the calling process. At most the
     groups that were running are lost by an interruption. The parameters are those of :func:`run_table`.
     """
-    groups = plan(columns, check_methods(methods) if methods else None, device=device)
+    groups = plan(columns, methods, device=device)
     parts = [without_stored(group, store, retry_failed) for group in groups]
     tasks = [delayed(_run_numbered)(n, part, device) for n, part in enumerate(parts) if part is not None]
     total = sum(group.cost for group in groups)
@@ -333,29 +329,22 @@ def run_table(
         return [result for result in results.results() if result.cell.table == table]
 
 
-def check_methods(methods: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of methods; raise ``ValueError`` for an unknown one."""
-    known: Registry[Method | Baseline] = Registry("method", {**METHODS, **COMPETING_METHODS})
-    return tuple(known[method].name for method in methods)
-
-
 def plan(columns: Sequence[Column], methods: Sequence[str] | None = None, *, device: str = "cpu") -> list[CellGroup]:
     """Return the groups of all cells.
 
     The plan depends on the cells and the device, not on the stored results. After an interruption, a group is therefore
     run again with the same cells and gives the same values.
     """
+    known: Registry[Method | Baseline] = Registry("method", {**METHODS, **COMPETING_METHODS})
     groups = []
     for column in columns:
-        names = tuple(methods or column.table.methods)
+        wanted = [known[name] for name in methods or column.table.methods]
         repeats = tuple(range(column.table.repeats))
         runs_per_method = len(repeats) * len(column.protocol.learning_rates)
-        trained = [METHODS[name] for name in names if name in METHODS]
-        fleets = group_methods(trained, column.data, runs_per_method, device)
+        fleets = group_methods([m for m in wanted if isinstance(m, Method)], column.data, runs_per_method, device)
         groups += [CellGroup(column, tuple(m.name for m in fleet), repeats) for fleet in fleets]
-        for name in names:
-            if name not in METHODS:
-                groups += [CellGroup(column, (COMPETING_METHODS[name].name,), (r,)) for r in repeats]
+        competing = [m.name for m in wanted if isinstance(m, Baseline)]
+        groups += [CellGroup(column, (name,), (r,)) for name in competing for r in repeats]
     return groups
 
 
@@ -367,12 +356,8 @@ def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> 
     cells = store.missing(group.cells, retry_failed=retry_failed)
     if not cells:
         return None
-    methods, repeats = {cell.method for cell in cells}, {cell.repeat for cell in cells}
-    return replace(
-        group,
-        methods=tuple(m for m in group.methods if m in methods),
-        repeats=tuple(r for r in group.repeats if r in repeats),
-    )
+    methods, repeats = (tuple(dict.fromkeys(getattr(cell, name) for cell in cells)) for name in ("method", "repeat"))
+    return replace(group, methods=methods, repeats=tuple(sorted(repeats)))
 
 
 def _run_numbered(number: int, group: CellGroup, device: str) -> tuple[int, list[Result]]:
@@ -381,20 +366,16 @@ def _run_numbered(number: int, group: CellGroup, device: str) -> tuple[int, list
 
 def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:
     """Return the results of all cells of a group; if an error occurs, every cell of the group is stored as failed."""
-    start = time.perf_counter()
+    start, error = time.perf_counter(), ""
     outcomes: dict[tuple[str, int], dict[str, object]] = {}
-    error = ""
     try:
         for outcome in _outcomes(group, device):
             fields = asdict(outcome)
             outcomes[fields.pop("method"), fields.pop("repeat")] = fields
     except Exception as failure:
         outcomes, error = {}, f"{type(failure).__name__}: {failure}"
-    seconds = (time.perf_counter() - start) / len(group.cells)
-    return [
-        Result(cell, outcomes.get((cell.method, cell.repeat), {}), error, seconds, machine(device))
-        for cell in group.cells
-    ]
+    rest = error, (time.perf_counter() - start) / len(group.cells), machine(device)
+    return [Result(cell, outcomes.get((cell.method, cell.repeat), {}), *rest) for cell in group.cells]
 
 
 def _outcomes(group: CellGroup, device: str) -> list[Outcome]:
@@ -407,7 +388,7 @@ def _outcomes(group: CellGroup, device: str) -> list[Outcome]:
     methods = [METHODS[name] for name in group.methods]
     needs_rates = any(method.rates == "estimated" for method in methods)
     estimated = {r.number: _estimated_noise(column, r.number) for r in repeats} if needs_rates else None
-    return run_group_of_methods(data, repeats, methods, column.settings, estimated=estimated, device=device)
+    return Fleet(data, repeats, methods, column.settings, estimated, device).run()
 
 
 @lru_cache(maxsize=64)
@@ -419,23 +400,18 @@ def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
     from ccmn.estimation import estimate_noise
 
     repeat = make_repeat(column.data, column.protocol, number, column.random_state)
-    noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
     X, Y = column.data.X[repeat.train], repeat.noisy[repeat.train]
     if column.protocol.estimator == "best_bin":
         return best_bin_noise(X, Y, column.random_state)
+    noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
     return estimate_noise(X, Y, noise_type=noise_type, random_state=column.random_state).noise
 
 
 def machine(device: str) -> dict[str, str]:
     """Return the device and the package versions that are stored with a result."""
     kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
-    return {
-        "device": kind,
-        "ccmn": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
+    versions = {"ccmn": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    return {"device": kind, **versions, "python": platform.python_version()}
 
 
 # -- Competing methods of table 3: scikit-learn style estimators, fitted one at a time
@@ -478,13 +454,11 @@ def run_competing_method(
     for number in set(values.argmax(1).tolist()):
         final = _fit(method, method.grid[number], data, repeat, repeat.known) if refit else fitted[number]
         tested[number] = test.metrics(_scores(final, data, repeat.test), metrics)
-    outcome = Outcome(method.name, repeat.number, {s: {} for s in SELECTIONS}, {s: {} for s in SELECTIONS})
+    outcome = Outcome(method.name, repeat.number)
     for criterion, value in zip(wanted, values):
         number = int(value.argmax())
         choice = {**method.grid[number], "validation": criterion.sign * float(value[number])}
-        for metric in criterion.decides:
-            outcome.values[criterion.selection][metric] = float(tested[number][metric])
-            outcome.chosen[criterion.selection][metric] = choice
+        outcome.add(criterion.selection, {metric: tested[number][metric] for metric in criterion.decides}, choice)
     return outcome
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -31,19 +32,19 @@ this much worse."""
 
 @dataclass(frozen=True)
 class TableEntry:
-    """Entry of a table: the values of a method on a dataset in all repeats."""
+    """Entry of a table: the values of a method on a dataset with n rows in all repeats.
+
+    It is ``best`` if its mean is the best of the dataset. ``mark`` compares the best proposed method with this one:
+    "better" or "worse" if significant, else "".
+    """
 
     method: str
     dataset: str
     metric: str
     values: tuple[float, ...]
-    """Value of each repeat."""
     n: int
-    """Number of rows of the dataset."""
     best: bool
-    """Whether the mean is the best of the dataset."""
     mark: str
-    """Comparison of the best proposed method with this one: "better" or "worse" if significant, else ""."""
     printed: PrintedValue | None
 
     @property
@@ -59,10 +60,7 @@ class TableEntry:
     @property
     def gain(self) -> float | None:
         """Improvement over the printed mean; negative if worse."""
-        if self.printed is None:
-            return None
-        sign = 1 if GREATER_IS_BETTER[self.metric] else -1
-        return sign * (self.mean - self.printed.mean)
+        return None if self.printed is None else _sign(self.metric) * (self.mean - self.printed.mean)
 
     @property
     def at_level(self) -> bool | None:
@@ -76,28 +74,14 @@ class TableEntry:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Comparison of an unbiased loss with its plain form on one dataset and metric."""
-
-    dataset: str
-    loss: str
-    metric: str
-    outcome: str
-    """"win", "tie" or "loss" of the unbiased loss, by the means."""
-    significant: bool
-
-
-@dataclass(frozen=True)
 class Summary:
-    """Summary of a table under one protocol and one selection."""
+    """Summary of a table under one protocol and one selection, with a Friedman test if there are enough values."""
 
     table: PaperTable
     protocol: str
     selection: str
     entries: tuple[TableEntry, ...]
-    comparisons: tuple[Comparison, ...]
     ranking: Friedman | None
-    """Friedman test over all datasets and metrics; None if there are too few."""
     seconds: float
     machines: tuple[str, ...]
     failures: tuple[str, ...]
@@ -124,11 +108,7 @@ class Summary:
 
     def only(self, *datasets: str) -> Summary:
         """Return the summary of some of the datasets."""
-        return replace(
-            self,
-            entries=tuple(e for e in self.entries if e.dataset in datasets),
-            comparisons=tuple(c for c in self.comparisons if c.dataset in datasets),
-        )
+        return replace(self, entries=tuple(e for e in self.entries if e.dataset in datasets))
 
     def near_printed(self) -> tuple[int, int, int]:
         """Count the entries of the proposed methods that agree with the printed value, are at its level, and all.
@@ -140,12 +120,20 @@ class Summary:
         return sum(bool(e.agrees) for e in compared), sum(bool(e.at_level) for e in compared), len(compared)
 
     def wins(self) -> tuple[int, int, int]:
-        """Count wins, ties and losses of unbiased losses compared with plain ones.
+        """Count wins, ties and losses of unbiased losses compared with plain ones, by the means.
 
         Enron and slashdot are counted as they are read correctly, if both forms were run.
         """
-        counted = [c.outcome for c in self.comparisons if c.dataset not in _second_forms(self.datasets)]
-        return counted.count("win"), counted.count("tie"), counted.count("loss")
+        means, skipped = {(e.method, e.dataset, e.metric): e.mean for e in self.entries}, _second_forms(self.datasets)
+        gains = [
+            _sign(metric) * (mean - means[plain])
+            for (method, dataset, metric), mean in means.items()
+            if is_proposed(method)
+            and dataset not in skipped
+            and (plain := (method.replace("unbiased", "plain"), dataset, metric)) in means
+        ]
+        won, lost = sum(gain > 1e-12 for gain in gains), sum(gain < -1e-12 for gain in gains)
+        return won, len(gains) - won - lost, lost
 
     def rivals(self) -> tuple[int, int, int, int]:
         """Compare the best proposed method with known rates with every partial multi-label method.
@@ -156,7 +144,7 @@ class Summary:
         better = significant = worse = total = 0
         skipped = _second_forms(self.datasets)
         for dataset, metric in dict.fromkeys((e.dataset, e.metric) for e in self.entries if e.dataset not in skipped):
-            sign = 1 if GREATER_IS_BETTER[metric] else -1
+            sign = _sign(metric)
             column = {e.method: e for e in self.entries if (e.dataset, e.metric) == (dataset, metric)}
             proposed = [e for m, e in column.items() if is_proposed(m) and not m.endswith("-estimated")]
             if not proposed:
@@ -168,6 +156,10 @@ class Summary:
                 better, total = better + (gain > 0), total + 1
                 significant, worse = significant + (gain > 0 and sure), worse + (gain < 0 and sure)
         return better, significant, worse, total
+
+
+def _sign(metric: str) -> int:
+    return 1 if GREATER_IS_BETTER[metric] else -1
 
 
 def _second_forms(datasets: Sequence[str]) -> set[str]:
@@ -213,7 +205,6 @@ def _summary(table: PaperTable, protocol: str, selection: str, results: Sequence
         protocol,
         selection,
         entries,
-        tuple(_comparisons(values)),
         _ranking([e for e in entries if e.dataset not in _second_forms(list(sizes))]),
         sum(r.seconds for r in results),
         tuple(sorted({r.machine.get("device", "") for r in results})),
@@ -251,9 +242,7 @@ def _entries(table: str, values: Values, sizes: dict[str, int]) -> Iterator[Tabl
 
 
 def _best(means: dict[str, float], metric: str) -> str | None:
-    if not means:
-        return None
-    return max(means, key=lambda m: means[m] if GREATER_IS_BETTER[metric] else -means[m])
+    return max(means, key=lambda m: _sign(metric) * means[m], default=None)
 
 
 def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str) -> str:
@@ -261,18 +250,6 @@ def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str)
     if method == proposed or paired_t_test(a, b) >= SIGNIFICANCE_LEVEL:
         return ""
     return "better" if (np.mean(a) > np.mean(b)) == GREATER_IS_BETTER[metric] else "worse"
-
-
-def _comparisons(values: Values) -> Iterator[Comparison]:
-    for (method, dataset, metric), ours in values.items():
-        loss = method.removeprefix("unbiased-")
-        theirs = values.get((f"plain-{loss}", dataset, metric))
-        if not is_proposed(method) or theirs is None:
-            continue
-        a, b = _paired(ours, theirs)
-        gain = (np.mean(a) - np.mean(b)) * (1 if GREATER_IS_BETTER[metric] else -1)
-        outcome = "tie" if abs(gain) < 1e-12 else "win" if gain > 0 else "loss"
-        yield Comparison(dataset, loss, metric, outcome, paired_t_test(a, b) < SIGNIFICANCE_LEVEL)
 
 
 def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
@@ -315,20 +292,19 @@ def paired_t_test(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return float(scipy.stats.ttest_1samp(difference, 0.0).pvalue)
 
 
-@dataclass(frozen=True)
-class Friedman:
-    """Result of the Friedman test with the Iman-Davenport statistic, and the Bonferroni-Dunn critical difference."""
+class Friedman(NamedTuple):
+    """Friedman test: average ranks of the methods (1 is the best) over n rows, and whether they differ.
+
+    ``statistic`` is the F statistic of Iman and Davenport, which is less conservative than the chi-square of Friedman.
+    ``critical_difference`` is the smallest significant difference from a control method (Bonferroni-Dunn).
+    """
 
     methods: tuple[str, ...]
     ranks: tuple[float, ...]
-    """Average rank of each method; 1 is the best."""
     n: int
-    """Number of rows (datasets, or datasets x metrics) that the ranks are averaged over."""
     statistic: float
-    """F statistic of Iman and Davenport, which is less conservative than the chi-square of Friedman."""
     p_value: float
     critical_difference: float
-    """Smallest difference of average ranks from a control method that is significant (Bonferroni-Dunn)."""
 
 
 def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: ArrayLike = False) -> Friedman:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ccmn._registry import Registry
 from ccmn.losses import LOSSES, MultiLabelLoss
@@ -30,13 +30,12 @@ Rates = Literal["none", "known", "estimated"]
 
 @dataclass(frozen=True)
 class Method:
-    """Row of tables 1 and 2, such as "unbiased-ranking-sigmoid"."""
+    """Row of tables 1 and 2, such as "unbiased-ranking-sigmoid"; with the rates "none" its loss is not corrected."""
 
     name: str
     loss: str
     surrogate: str
     rates: Rates
-    """Noise rates that the loss is corrected with; "none" trains without noise correction."""
 
     @property
     def unbiased(self) -> bool:
@@ -49,21 +48,19 @@ class Method:
         return make(self.surrogate)
 
 
-def _methods() -> list[Method]:
-    losses = (
-        ("hamming", "square"),
-        ("hamming", "hinge"),
-        ("ranking", "square"),
-        ("ranking", "hinge"),
-        ("ranking", "sigmoid"),
-    )
-    unbiased = [Method(f"unbiased-{loss}-{phi}", loss, phi, "known") for loss, phi in losses]
-    plain = [Method(f"plain-{loss}-{phi}", loss, phi, "none") for loss, phi in losses]
-    estimated = [Method(f"{m.name}-estimated", m.loss, m.surrogate, "estimated") for m in unbiased]
-    return [*unbiased, *plain, *estimated]
-
-
-METHODS: Registry[Method] = Registry("method", {method.name: method for method in _methods()})
+_LOSSES = (
+    *(("hamming", "square"), ("hamming", "hinge")),
+    *(("ranking", "square"), ("ranking", "hinge"), ("ranking", "sigmoid")),
+)
+_KINDS: tuple[tuple[str, str, Rates], ...] = (
+    ("unbiased", "", "known"),
+    ("plain", "", "none"),
+    ("unbiased", "-estimated", "estimated"),
+)
+_METHODS = [
+    Method(f"{kind}-{loss}-{phi}{suffix}", loss, phi, rates) for kind, suffix, rates in _KINDS for loss, phi in _LOSSES
+]
+METHODS: Registry[Method] = Registry("method", {method.name: method for method in _METHODS})
 """Methods that are trained as a fleet (together as one batch): the ten methods of the paper, and the unbiased methods
 with estimated rates."""
 PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("-estimated"))
@@ -86,7 +83,10 @@ class PaperTable:
     """Table of the paper: datasets and methods under one or more protocols.
 
     An additional column is an additional name (or path of a file) in ``datasets``, an additional row an additional
-    name in ``methods``.
+    name in ``methods``. Datasets in ``real`` have real candidate sets; they are run under the protocol "real", the
+    others under the remaining protocols. Datasets in ``files`` are loaded under another name. The labels with the
+    numbers ``dropped_labels``, starting at 0, are left out. Rows of the datasets ``unit_rows`` are scaled to unit
+    length; other features are not scaled.
     """
 
     name: str
@@ -98,15 +98,11 @@ class PaperTable:
     metrics: tuple[str, ...] = TABLE_METRICS
     repeats: int = 5
     real: tuple[str, ...] = ()
-    """Datasets with real candidate sets. They are run under the protocol "real", the others under the remaining
-    protocols."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Datasets that are loaded under another name."""
     dropped_labels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Numbers of the labels that are left out, starting at 0."""
+    # Rows of mirflickr have lengths from 6 to 20, on which the unbiased hinge and ranking losses diverge: they are not
+    # convex under noise.
     unit_rows: tuple[str, ...] = ("mirflickr",)
-    """Datasets whose rows are scaled to unit length; other features are not scaled. The rows of mirflickr have
-    lengths from 6 to 20, on which the unbiased hinge and ranking losses diverge: they are not convex under noise."""
 
     def protocols_for(self, dataset: str) -> tuple[Protocol, ...]:
         """Return the protocols that apply to a dataset."""
@@ -147,68 +143,55 @@ def _journal(protocol: Protocol, choices: tuple[float, ...]) -> Protocol:
     )
 
 
-TABLES: Registry[PaperTable] = Registry(
-    "table",
-    {
-        table.name: table
-        for table in (
-            PaperTable(
-                "table1",
-                "Table 1: linear models, labels flipped in both directions",
-                _TEN_DATASETS,
-                PAPER_METHODS,
-                (LITERAL, MODERATE),
-            ),
-            PaperTable(
-                "table2",
-                "Table 2: networks with one hidden layer",
-                _TEN_DATASETS,
-                PAPER_METHODS,
-                (LITERAL, MODERATE),
-                model="mlp",
-            ),
-            PaperTable(
-                "table3",
-                "Table 3: candidate sets, compared with partial multi-label methods",
-                tuple(sorted(_TEN_DATASETS, key=lambda name: name not in _CANDIDATE_DATASETS)),
-                _compared(("unbiased-hamming-square", "unbiased-ranking-sigmoid")),
-                (INJECTED, REAL),
-                real=_CANDIDATE_DATASETS,
-            ),
-            PaperTable(
-                "journal1",
-                "Table J1 of the journal version: linear models, labels flipped in both directions",
-                _JOURNAL_DATASETS,
-                PAPER_METHODS,
-                (_journal(LITERAL, LITERAL.choices),),
-                metrics=(*TABLE_METRICS, "coverage"),
-                files={"tmc": "tmc_full"},
-                dropped_labels={"mirflickr": (1,)},
-            ),
-            PaperTable(
-                "journal2",
-                "Table J2 of the journal version: candidate sets, compared with partial multi-label methods",
-                _JOURNAL_DATASETS,
-                _compared(("unbiased-hamming-hinge", "unbiased-ranking-sigmoid")),
-                (_journal(INJECTED, (0.2, 0.3, 0.4, 0.5, 0.6)), _journal(REAL, ())),
-                metrics=(*TABLE_METRICS, "coverage"),
-                real=_CANDIDATE_DATASETS,
-                files={"tmc": "tmc_full"},
-                dropped_labels={"mirflickr": (1,)},
-            ),
-        )
-    },
+def _flipped(name: str, title: str, model: str) -> PaperTable:
+    return PaperTable(name, title, _TEN_DATASETS, PAPER_METHODS, (LITERAL, MODERATE), model)
+
+
+def _of_journal(name: str, title: str, methods: tuple[str, ...], *protocols: Protocol, **settings: Any) -> PaperTable:
+    metrics, files = (*TABLE_METRICS, "coverage"), {"tmc": "tmc_full"}
+    settings = {"metrics": metrics, "files": files, "dropped_labels": {"mirflickr": (1,)}, **settings}
+    return PaperTable(name, title, _JOURNAL_DATASETS, methods, protocols, **settings)
+
+
+_TABLES = (
+    _flipped("table1", "Table 1: linear models, labels flipped in both directions", "linear"),
+    _flipped("table2", "Table 2: networks with one hidden layer", "mlp"),
+    PaperTable(
+        "table3",
+        "Table 3: candidate sets, compared with partial multi-label methods",
+        tuple(sorted(_TEN_DATASETS, key=lambda name: name not in _CANDIDATE_DATASETS)),
+        _compared(("unbiased-hamming-square", "unbiased-ranking-sigmoid")),
+        (INJECTED, REAL),
+        real=_CANDIDATE_DATASETS,
+    ),
+    _of_journal(
+        "journal1",
+        "Table J1 of the journal version: linear models, labels flipped in both directions",
+        PAPER_METHODS,
+        _journal(LITERAL, LITERAL.choices),
+    ),
+    _of_journal(
+        "journal2",
+        "Table J2 of the journal version: candidate sets, compared with partial multi-label methods",
+        _compared(("unbiased-hamming-hinge", "unbiased-ranking-sigmoid")),
+        _journal(INJECTED, (0.2, 0.3, 0.4, 0.5, 0.6)),
+        _journal(REAL, ()),
+        real=_CANDIDATE_DATASETS,
+    ),
 )
+TABLES: Registry[PaperTable] = Registry("table", {table.name: table for table in _TABLES})
 """Tables by name."""
 
 
 class PrintedValue(NamedTuple):
-    """Printed value: mean and standard deviation over five repeats."""
+    """Printed value: mean and standard deviation over five repeats.
+
+    It is ``significant`` if it is printed with a bullet: the best proposed method is significantly better.
+    """
 
     mean: float
     std: float
     significant: bool
-    """Whether it is printed with a bullet: the best proposed method is significantly better than this one."""
 
 
 @cache

@@ -71,10 +71,8 @@ def _mu_hamming(noise: ClassConditionalNoise, *, printed: bool = False) -> float
 
     .. math:: \mu = \max_j \frac{1 + |d_j|}{r_j}, \qquad \text{printed: } \max_j \frac{1}{r_j}
 
-    With :math:`0 \le \phi \le \Theta`, :math:`\tilde\phi` lies between
-    :math:`-\kappa_j \max(\rho_{pos,j}, \rho_{neg,j}) \Theta` and
-    :math:`\kappa_j (1 - \min(\rho_{pos,j}, \rho_{neg,j})) \Theta`, and attains both. With the printed value, a bound
-    can be violated.
+    :math:`\tilde\phi` attains :math:`-\kappa_j \max(\rho_{pos,j}, \rho_{neg,j}) \Theta` and
+    :math:`\kappa_j (1 - \min(\rho_{pos,j}, \rho_{neg,j})) \Theta`. With the printed value, a bound can be violated.
     """
     factors = kappa(noise)
     widths = factors if printed else factors * (1 + np.abs(noise.rho_pos - noise.rho_neg))
@@ -103,8 +101,7 @@ def _lipschitz_hamming(noise: ClassConditionalNoise, lipschitz: float) -> float:
 
     .. math:: K = L \max_j \frac{1 + |d_j|}{r_j}
 
-    Functions phi that are steepest at 0, such as the sigmoid, attain it. L is the Lipschitz constant of phi: 1 for
-    hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1].
+    Functions phi that are steepest at 0, such as the sigmoid, attain it.
     """
     return _check_lipschitz(lipschitz) * _mu_hamming(noise)
 
@@ -121,13 +118,11 @@ def _lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
     :math:`p` is the debiased label and :math:`n = 1 - p`. K is the smallest constant for all L-Lipschitz phi. For a
     non-increasing phi, the larger of the two coefficients would suffice.
     """
-    factors = kappa(noise)
+    factors, difference = kappa(noise), noise.rho_pos - noise.rho_neg
     check_several_labels(noise.n_labels)
-    difference = noise.rho_pos - noise.rho_neg
     above, below = factors * (1 + difference), factors * (1 - difference)
-    different = _max_product(above, below) + 1
     equal = max(_max_product(above, above), _max_product(below, below)) - 1
-    return _check_lipschitz(lipschitz) * max(different, equal) / 2
+    return _check_lipschitz(lipschitz) * max(_max_product(above, below) + 1, equal) / 2
 
 
 def _max_product(u: FloatArray, v: FloatArray) -> float:
@@ -199,7 +194,7 @@ def hamming_bound(
     theta : float
         Largest value :math:`\Theta` of phi; the smallest is 0.
     lipschitz : float
-        Lipschitz constant of phi: 1 for hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1]. It determines K.
+        Lipschitz constant of phi: 1 for hinge and logistic, 1/4 for sigmoid, 4 for square on [-1, 1].
     rademacher : float
         :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
     delta : float, default=0.05
@@ -219,9 +214,8 @@ def hamming_bound(
     >>> round(hamming_bound(10**6, noise, **at), 4), round(hamming_bound(10**6, noise, **at, printed=True), 4)
     (0.0292, 0.0253)
     """
-    K, q = _lipschitz_hamming(noise, lipschitz), noise.n_labels
-    complexity = 4 * q * K * _check_rademacher(rademacher)
-    return complexity + 2 * q * _mu_hamming(noise, printed=printed) * _deviation(n, theta, delta, printed)
+    K, width = _lipschitz_hamming(noise, lipschitz), 2 * _mu_hamming(noise, printed=printed)
+    return _bound(n, noise.n_labels, K, width, theta, rademacher, delta, printed)
 
 
 def ranking_bound(
@@ -247,7 +241,7 @@ def ranking_bound(
     theta : float
         Largest value of phi on differences of scores :math:`f_j - f_k`.
     lipschitz : float
-        Lipschitz constant of phi, see :func:`hamming_bound`. It determines K.
+        Lipschitz constant of phi, see :func:`hamming_bound`.
     rademacher : float
         :math:`R_n(F)` or a bound on it, such as :func:`rademacher_linear` for the same n.
     delta : float, default=0.05
@@ -268,10 +262,8 @@ def ranking_bound(
     >>> round(ranking_bound(10**6, noise, **at), 4), round(ranking_bound(10**6, noise, **at, printed=True), 4)
     (0.0912, 0.1401)
     """
-    K, q = _lipschitz_ranking(noise, lipschitz), noise.n_labels
-    complexity = 4 * q * (q - 1) * K * _check_rademacher(rademacher)
-    pairs = q * (q - 1) * (2 if printed else 1)
-    return complexity + pairs * _mu_ranking(noise, printed=printed) * _deviation(n, theta, delta, printed)
+    K, width, q = _lipschitz_ranking(noise, lipschitz), _mu_ranking(noise, printed=printed), noise.n_labels
+    return _bound(n, q * (q - 1), K, width * (2 if printed else 1), theta, rademacher, delta, printed)
 
 
 def partial_hamming_bound(
@@ -315,9 +307,8 @@ def partial_hamming_bound(
     check_rates_known(noise, PartialNoise)
     if not printed:
         return hamming_bound(n, noise, theta=4.0, lipschitz=4.0, rademacher=rademacher, delta=delta)
-    q, mu = noise.n_labels, float(kappa(noise).min())
-    complexity = 4 * q * _lipschitz_hamming(noise, 4.0) * _check_rademacher(rademacher)
-    return complexity + 2 * q * mu * _deviation(n, 4.0, delta, printed)
+    width = 2 * float(kappa(noise).min())
+    return _bound(n, noise.n_labels, _lipschitz_hamming(noise, 4.0), width, 4.0, rademacher, delta, printed)
 
 
 def partial_ranking_bound(
@@ -363,18 +354,16 @@ def partial_ranking_bound(
     check_rates_known(noise, PartialNoise)
     if not printed:
         return ranking_bound(n, noise, theta=4.0, lipschitz=4.0, rademacher=rademacher, delta=delta)
-    q, rho = noise.n_labels, noise.rho_neg
-    mu = float(((1 + rho) / (1 - rho) ** 2).min())
-    complexity = 4 * q * (q - 1) * _lipschitz_ranking(noise, 4.0) * _check_rademacher(rademacher)
-    return complexity + 2 * q * (q - 1) * mu * _deviation(n, 4.0, delta, printed)
+    q, width = noise.n_labels, 2 * float(((1 + noise.rho_neg) / (1 - noise.rho_neg) ** 2).min())
+    return _bound(n, q * (q - 1), _lipschitz_ranking(noise, 4.0), width, 4.0, rademacher, delta, printed)
 
 
-def _deviation(n: int, theta: float, delta: float, printed: bool) -> float:
+def _bound(
+    n: int, terms: int, K: float, width: float, theta: float, rademacher: float, delta: float, printed: bool
+) -> float:
+    r"""Return :math:`t \big( 4 K R_n(F) + w \Theta \sqrt{\ln(2/\delta) / 2n} \big)` for t terms of width w."""
     theta = check_real(theta, "theta", 0, math.inf, "Bound the scores: phi must be bounded on them.")
-    ratio = (1 if printed else 2) / check_real(delta, "delta", 0, 1)
-    return theta * math.sqrt(math.log(ratio) / (2 * check_count(n, "n")))
-
-
-def _check_rademacher(rademacher: float) -> float:
     # A class that consists of one function has complexity 0.
-    return 0.0 if rademacher == 0 else check_real(rademacher, "rademacher", 0, math.inf)
+    complexity = 0.0 if rademacher == 0 else check_real(rademacher, "rademacher", 0, math.inf)
+    ratio = (1 if printed else 2) / check_real(delta, "delta", 0, 1)
+    return terms * (4 * K * complexity + width * theta * math.sqrt(math.log(ratio) / (2 * check_count(n, "n"))))

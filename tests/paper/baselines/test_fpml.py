@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 from ccmn.paper.baselines import FPML
-from ccmn.paper.baselines.fpml import ColumnGramFactors, RowGramFactors, SubspaceFactors
 from paper.baselines import reference
 
 
@@ -60,15 +59,14 @@ def test_rank_as_number_or_share(rank, expected):
 
 
 @pytest.mark.parametrize("shape", ["tall", "wide"])
-def test_all_factorizations_match_the_truncated_svd(shape):
-    X, T = data(shape)
-    expected = truncated(np.hstack([np.sqrt(1.5) * T, np.sqrt(0.3) * X]), 3)
-    rng = np.random.default_rng(0)
-    for factors in (ColumnGramFactors(X, 3, 0.3), RowGramFactors(X, 3, 0.3), SubspaceFactors(X, 3, 0.3, rng)):
-        for _ in range(20):  # subspace iteration continues from the previous update
-            Z, unexplained = factors.update(T, 1.5)
-        assert pytest.approx(expected[:, :6] / np.sqrt(1.5), abs=1e-9) == Z
-        assert unexplained == pytest.approx(((X - expected[:, 6:] / np.sqrt(0.3)) ** 2).sum(), abs=1e-9)
+@pytest.mark.parametrize("svd", ["exact", "randomized"])
+def test_factors_without_classifier_are_the_truncated_svd(shape, svd):
+    X, Y = data(shape)
+    expected = truncated(np.hstack([Y, np.sqrt(0.3) * X]), 3)
+    clf = FPML(3, 0.3, 0.0, 0.0, svd=svd, random_state=0).fit(X, Y)
+    assert pytest.approx(expected[:, :6], abs=1e-6) == clf.Z_
+    error = ((Y - clf.Z_) ** 2).sum() + ((np.sqrt(0.3) * X - expected[:, 6:]) ** 2).sum()
+    assert clf.objective_[-1] == pytest.approx(error, rel=1e-9)
 
 
 def test_randomized_and_sparse_match_exact():

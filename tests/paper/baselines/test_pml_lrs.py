@@ -7,10 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PMLLRS
-from ccmn.paper.baselines.pml_lrs import solve_pml_lrs
 from paper.baselines import reference
-
-EXACT = {"tol": 1e-11, "max_iter": 50000}
 
 
 @pytest.fixture(scope="module")
@@ -19,37 +16,37 @@ def task():
     return X, S.astype(float)
 
 
+def fitted(X, Y, *penalties):
+    return PMLLRS(*penalties, tol=1e-11, max_iter=50_000).fit(X, Y)
+
+
 @pytest.mark.parametrize(("beta", "eta"), [(0.1, 1.0), (0.3, 0.5), (0.05, 0.1)])
 def test_gamma_zero_is_huber_regression(task, beta, eta):
     X, Y = task
-    found = solve_pml_lrs(X, Y, 0.0, beta, eta, **EXACT)
+    clf = fitted(X, Y, 0.0, beta, eta)
     W, value = reference.huber_trace(X, Y, beta, eta)
-    assert reference.lrs_objective(X, found.U, found.V, found.W, 0.0, beta, eta) == pytest.approx(value, rel=1e-8)
-    assert pytest.approx(W, abs=1e-7) == found.W
+    assert reference.lrs_objective(X, clf.U_, clf.V_, clf.W_, 0.0, beta, eta) == pytest.approx(value, rel=1e-8)
+    assert pytest.approx(W, abs=1e-7) == clf.W_
 
 
 @pytest.mark.parametrize("weights", [(0.01, 0.1, 1.0), (0.3, 0.2, 0.5), (0.0, 0.1, 1.0)])
 def test_optimality_conditions(task, weights):
     X, Y = task
     gamma, beta, eta = weights
-    found = solve_pml_lrs(X, Y, *weights, **EXACT)
-    residual = found.U - X @ found.W
-    assert found.W.any()
+    clf = fitted(X, Y, *weights)
+    residual = clf.U_ - X @ clf.W_
+    assert clf.W_.any()
     assert np.linalg.norm(X.T @ residual, 2) == pytest.approx(eta, rel=1e-6)
     assert np.abs(residual).max() <= beta + gamma + 1e-8
     if gamma == 0:
         assert np.abs(residual).max() == pytest.approx(beta, abs=1e-8)
-    assert pytest.approx(found.U + found.V) == Y
+    assert pytest.approx(clf.U_ + clf.V_) == Y
 
 
-@pytest.mark.parametrize("mu", [0.2, 5.0])
-def test_optimum_does_not_depend_on_the_solver_penalty(task, mu):
+def test_intercept_is_the_weight_of_a_column_of_ones(task):
     X, Y = task
-    weights = 0.1, 0.2, 0.5
-    one, other = solve_pml_lrs(X, Y, *weights, **EXACT), solve_pml_lrs(X, Y, *weights, mu=mu, **EXACT)
-    values = [reference.lrs_objective(X, f.U, f.V, f.W, *weights) for f in (one, other)]
-    assert values[0] == pytest.approx(values[1], rel=1e-8)
-    assert pytest.approx(other.W, abs=1e-8) == one.W
+    clf, expected = PMLLRS(fit_intercept=True).fit(X, Y), PMLLRS().fit(np.hstack([X, np.ones((50, 1))]), Y)
+    assert pytest.approx(expected.W_) == np.vstack([clf.W_, clf.intercept_])
 
 
 def test_convergence_warning(task):

@@ -8,8 +8,7 @@ import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PMLNI
-from ccmn.paper.baselines.pml_estimator import append_ones
-from ccmn.paper.baselines.pml_ni import RangeScaler
+from ccmn.paper.runner import COMPETING_METHODS
 from paper.baselines import reference
 
 PENALTIES = [(10, 0.5, 0.5), (1, 5.0, 3.0), (1, 3.0, 1.5), (0.0, 1.0, 0.4), (2.0, 0.5, 2.0)]
@@ -58,7 +57,7 @@ def test_optimality_conditions(penalties, solver):
     else:
         U, V = reference.ni_proximal(X, S, *penalties)
         tolerance = 1e-5
-    Phi, W = append_ones(X), U + V
+    Phi, W = np.hstack([X, np.ones((len(X), 1))]), U + V
     gradient = (Phi.T @ (Phi @ W.T - S) + lam * W.T).T
     spectral = np.linalg.norm(gradient, 2)
     assert spectral <= beta * (1 + tolerance)
@@ -88,6 +87,6 @@ def test_range_scaler_is_the_map_of_the_authors():
         expected = (X_test - X.min(0)) / (X.max(0) - X.min(0)) * 2 - 1
     expected[:, 2] = 0
     for container in (np.asarray, scipy.sparse.csr_array):
-        scaler = RangeScaler().fit(container(X))
+        scaler = COMPETING_METHODS["PMLNI"].make()[0].fit(container(X))
         np.testing.assert_allclose(scaler.transform(container(X_test)), expected)
         np.testing.assert_allclose(np.abs(scaler.transform(container(X))[:, [0, 1, 3]]).max(0), 1)

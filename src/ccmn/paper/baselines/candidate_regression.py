@@ -36,7 +36,7 @@ class CandidateRidge(LinearPartialLabelClassifier):
     def _fit(self, X: Any, Y: FloatArray) -> None:
         Phi = append_ones(X)
         W = ShiftedGram(Phi).solve(to_dense_floats((Phi.T @ Y).T), float(self.lam))
-        self._set_scores(W[:, :-1], W[:, -1])
+        self.coef_, self.intercept_ = W[:, :-1], W[:, -1]
 
 
 class CandidateLogistic(LinearPartialLabelClassifier):
@@ -62,12 +62,11 @@ class CandidateLogistic(LinearPartialLabelClassifier):
     def _fit(self, X: Any, Y: FloatArray) -> None:
         n, q = Y.shape
         count = Y.sum(0)
-        coef, intercept = np.zeros((q, X.shape[1])), np.log((count + 1) / (n - count + 1))
+        self.coef_, self.intercept_ = np.zeros((q, X.shape[1])), np.log((count + 1) / (n - count + 1))
         one_class = (count == 0) | (count == n)
         if one_class.any():
             which = name_some(np.flatnonzero(one_class).tolist(), self.label_names_, q)
             warn(f"Scores are constant for {which}: candidates of every sample or of none")
         for j in np.flatnonzero(~one_class):
             model = LogisticRegression(C=self.C, max_iter=1000).fit(X, Y[:, j])
-            coef[j], intercept[j] = model.coef_[0], model.intercept_[0]
-        self._set_scores(coef, intercept)
+            self.coef_[j], self.intercept_[j] = model.coef_[0], model.intercept_[0]

@@ -9,7 +9,7 @@ stopped 0.04 % above its minimum.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -19,7 +19,12 @@ from ccmn._containers import is_sparse, to_dense_floats
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_share
 from ccmn._warnings import warn
-from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones, split_intercept
+from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram
+
+MAX_EXACT = 800
+"""svd="auto" is exact up to this smaller dimension of M."""
+TOL = 1e-13
+"""The iteration stops if the objective decreases by less than this share."""
 
 
 class FPML(LinearPartialLabelClassifier):
@@ -128,71 +133,38 @@ class FPML(LinearPartialLabelClassifier):
             check_count(self.rank, "rank")
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
-        q = Y.shape[1]
-        if self.rank is None:
-            self.rank_ = -(-q // 2)
-        elif isinstance(self.rank, (float, np.floating)):
-            self.rank_ = max(1, int(np.ceil(self.rank * q)))
+        r"""Minimize the objective by block coordinate descent, starting at W = 0.
+
+        With :math:`T = (Y + \lambda_2 X W) / (1 + \lambda_2)` the factors minimize :math:`(1 + \lambda_2) \lVert T - S
+        G \rVert^2 + \lambda_1 \lVert X - S F \rVert^2`. The truncated SVD of :math:`[\sqrt{1 + \lambda_2}\, T,
+        \sqrt{\lambda_1} X]` is the global minimum. W is the ridge regression of S G on X with penalty
+        :math:`\lambda_3 / \lambda_2`.
+        """
+        X, (n, q), rank = self._design(X), Y.shape, 0.5 if self.rank is None else self.rank
+        self.rank_ = max(1, int(np.ceil(rank * q))) if isinstance(rank, (float, np.floating)) else int(rank)
+        l1, l2, l3 = float(self.lambda1), float(self.lambda2), float(self.lambda3)
+        if self.svd == "randomized" or (self.svd == "auto" and min(n, X.shape[1] + q) > MAX_EXACT):
+            factors: JointFactors = SubspaceFactors(X, self.rank_, l1, as_generator(self.random_state))
         else:
-            self.rank_ = int(self.rank)
-        design = append_ones(X) if self.fit_intercept else X
-        factors = make_factors(design, q, self.rank_, float(self.lambda1), self.svd, as_generator(self.random_state))
-        weights = float(self.lambda1), float(self.lambda2), float(self.lambda3)
-        solution = solve_fpml(design, Y, factors, *weights, max_iter=self.max_iter)
-        if not solution.converged:
+            factors = (ColumnGramFactors if X.shape[1] + q <= n else RowGramFactors)(X, self.rank_, l1)
+        gram = ShiftedGram(X) if l2 else None
+        W, XW = np.zeros((X.shape[1], q)), np.zeros_like(Y)
+        objective: list[float] = []
+        for iteration in range(1, self.max_iter + 1):
+            self.n_iter_ = iteration
+            Z, unexplained = factors.update((Y + l2 * XW) / (1 + l2), 1 + l2)
+            rest = ((Y - Z) ** 2).sum() + l1 * unexplained
+            objective.append(float(rest + l2 * ((Z - XW) ** 2).sum() + l3 * (W**2).sum()))
+            if gram is not None:
+                W = gram.solve(np.asarray(X.T @ Z).T, l3 / l2).T
+                XW = np.asarray(X @ W)
+            objective.append(float(rest + l2 * ((Z - XW) ** 2).sum() + l3 * (W**2).sum()))
+            if iteration > 1 and objective[-3] - objective[-1] <= TOL * abs(objective[-1]):
+                break
+        else:
             warn(f"fPML did not converge in max_iter={self.max_iter} iterations; increase max_iter", ConvergenceWarning)
-        self.Z_, self.objective_, self.n_iter_ = solution.Z, solution.objective, solution.n_iter
-        self.W_, intercept = split_intercept(solution.W, self.fit_intercept)
-        self._set_scores(self.W_.T, intercept)
-
-
-class FPMLSolution(NamedTuple):
-    """Result of ``solve_fpml``: W of shape (d, q), Z of shape (n, q), the objective after every update."""
-
-    W: FloatArray
-    Z: FloatArray
-    objective: FloatArray
-    n_iter: int
-    converged: bool
-
-
-def solve_fpml(
-    X: Any,
-    Y: FloatArray,
-    factors: JointFactors,
-    lambda1: float,
-    lambda2: float,
-    lambda3: float,
-    *,
-    max_iter: int,
-    tol: float = 1e-13,
-) -> FPMLSolution:
-    r"""Minimize the objective of fPML by block coordinate descent, starting at W = 0.
-
-    With :math:`T = (Y + \lambda_2 X W) / (1 + \lambda_2)` the factors minimize :math:`(1 + \lambda_2) \lVert T - S G
-    \rVert^2 + \lambda_1 \lVert X - S F \rVert^2`. The truncated SVD of :math:`[\sqrt{1 + \lambda_2}\, T,
-    \sqrt{\lambda_1} X]` is the global minimum. W is the ridge regression of S G on X with penalty :math:`\lambda_3 /
-    \lambda_2`.
-    """
-
-    def value() -> float:
-        label_terms = ((Y - Z) ** 2).sum() + lambda1 * unexplained
-        return float(label_terms + lambda2 * ((Z - XW) ** 2).sum() + lambda3 * (W**2).sum())
-
-    gram = ShiftedGram(X) if lambda2 else None
-    W, XW = np.zeros((X.shape[1], Y.shape[1])), np.zeros_like(Y)
-    objective: list[float] = []
-    for iteration in range(1, max_iter + 1):
-        Z, unexplained = factors.update((Y + lambda2 * XW) / (1 + lambda2), 1 + lambda2)
-        objective.append(value())
-        if gram is not None:
-            W = gram.solve(np.asarray(X.T @ Z).T, lambda3 / lambda2).T
-            XW = np.asarray(X @ W)
-        objective.append(value())
-        previous = objective[-3] if iteration > 1 else np.inf
-        if previous - objective[-1] <= tol * abs(objective[-1]):
-            return FPMLSolution(W, Z, np.array(objective), iteration, True)
-    return FPMLSolution(W, Z, np.array(objective), max_iter, False)
+        self.Z_, self.objective_ = Z, np.array(objective)
+        self._set_weights(W)
 
 
 class JointFactors(ABC):
@@ -209,10 +181,6 @@ class JointFactors(ABC):
     def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
         """Return the approximation Z = S G of T and the squared error ||X - S F||^2 of the features."""
 
-    def _feature_error(self, S: FloatArray, F: FloatArray) -> float:
-        cross = float((np.asarray(self.X.T @ S) * F.T).sum())
-        return self.squared_norm - 2 * cross + float(((S.T @ S) * (F @ F.T)).sum())
-
 
 class ColumnGramFactors(JointFactors):
     r"""Exact factors :math:`M V_k V_k^\top` from the eigenvectors V of :math:`M^\top M`, for few columns."""
@@ -224,11 +192,14 @@ class ColumnGramFactors(JointFactors):
     def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
         """Return Z and the squared error of the features."""
         q, cross = T.shape[1], np.sqrt(a * self.b) * np.asarray(self.X.T @ T)
-        gram = np.block([[a * T.T @ T, cross.T], [cross, self.b * self.gram]])
-        V = _leading_eigenvectors(gram, self.rank)
+        V = _leading_eigenvectors(np.block([[a * T.T @ T, cross.T], [cross, self.b * self.gram]]), self.rank)
         S = np.sqrt(a) * T @ V[:q] + np.sqrt(self.b) * np.asarray(self.X @ V[q:])
         Z = S @ V[:q].T / np.sqrt(a)
-        return Z, self._feature_error(S, V[q:].T / np.sqrt(self.b)) if self.b else 0.0
+        if not self.b:
+            return Z, 0.0
+        F = V[q:].T / np.sqrt(self.b)
+        explained = 2 * (np.asarray(self.X.T @ S) * F.T).sum() - ((S.T @ S) * (F @ F.T)).sum()
+        return Z, self.squared_norm - float(explained)
 
 
 class RowGramFactors(JointFactors):
@@ -251,33 +222,20 @@ class SubspaceFactors(JointFactors):
     reach the minimum of their block.
     """
 
-    n_oversamples = 10
-    n_first_sweeps, n_sweeps = 10, 2
-
     def __init__(self, X: Any, rank: int, b: float, rng: np.random.Generator) -> None:
         super().__init__(X, rank, b)
-        self.U = np.linalg.qr(rng.standard_normal((X.shape[0], min(rank + self.n_oversamples, X.shape[0]))))[0]
-        self.n_next_sweeps = self.n_first_sweeps
+        self.U = np.linalg.qr(rng.standard_normal((X.shape[0], min(rank + 10, X.shape[0]))))[0]
+        self.n_sweeps = 10
 
     def update(self, T: FloatArray, a: float) -> tuple[FloatArray, float]:
         """Return Z and the squared error of the features."""
-        for _ in range(self.n_next_sweeps):
+        for _ in range(self.n_sweeps):
             from_X = np.asarray(self.X @ np.asarray(self.X.T @ self.U))
             self.U = np.linalg.qr(a * T @ (T.T @ self.U) + self.b * from_X)[0]
-        self.n_next_sweeps = self.n_sweeps
+        self.n_sweeps = 2
         projected = np.hstack([np.sqrt(a) * self.U.T @ T, np.sqrt(self.b) * np.asarray(self.X.T @ self.U).T])
         U = self.U @ np.linalg.svd(projected, full_matrices=False)[0][:, : self.rank]
         return U @ (U.T @ T), self.squared_norm - float((np.asarray(self.X.T @ U) ** 2).sum())
-
-
-def make_factors(
-    X: Any, q: int, rank: int, b: float, svd: str, rng: np.random.Generator, largest_exact: int = 800
-) -> JointFactors:
-    """Return the factorization for an option of ``svd`` and the shape (n, q + d) of M."""
-    n, columns = X.shape[0], X.shape[1] + q
-    if svd == "randomized" or (svd == "auto" and min(n, columns) > largest_exact):
-        return SubspaceFactors(X, rank, b, rng)
-    return ColumnGramFactors(X, rank, b) if columns <= n else RowGramFactors(X, rank, b)
 
 
 def _leading_eigenvectors(gram: FloatArray, k: int) -> FloatArray:

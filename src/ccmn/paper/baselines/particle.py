@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_array
@@ -23,16 +21,15 @@ from ccmn._validation import (
 from ccmn._warnings import warn
 from ccmn.paper.baselines.particle_stages import (
     SVM_SOLVERS,
-    VIRTUAL,
+    VotePosterior,
     assign_folds,
+    count_votes,
     elicit_credible,
     fit_pairs,
-    label_pairs,
+    make_ties_negative,
+    weighted_votes,
 )
 from ccmn.paper.baselines.pml_estimator import PartialLabelClassifier
-
-MIN_VOTE_DIFFERENCE = 1e-9
-"""Smaller vote differences are ties. A label with a tie is not predicted: it needs more votes than its threshold."""
 
 
 class PARTICLE(PartialLabelClassifier):
@@ -158,7 +155,11 @@ class PARTICLE(PartialLabelClassifier):
                 raise ValueError(f"credible must have the shape of candidates, {Y.shape}; got {given.shape}")
             self.folds_, self.credible_ = None, given.astype(np.int64)
         else:
-            self.folds_ = self._assign_folds(n)
+            n_folds = min(self.n_folds, n)
+            if n_folds < self.n_folds:
+                warn(f"n_folds={self.n_folds} exceeds the number of samples; using n_folds={n_folds}")
+            rng = None if self.random_state is None else as_generator(self.random_state)
+            self.folds_ = assign_folds(n, n_folds, rng)
             n_empty = int((Y.sum(1) == 0).sum())
             if n_empty:
                 warn(
@@ -179,12 +180,6 @@ class PARTICLE(PartialLabelClassifier):
             raise ValueError(f"n_folds must be at least 2; got {self.n_folds}")
         SVM_SOLVERS[self.svm]
 
-    def _assign_folds(self, n: int) -> NDArray[np.intp]:
-        n_folds = min(self.n_folds, n)
-        if n_folds < self.n_folds:
-            warn(f"n_folds={self.n_folds} exceeds the number of samples; using n_folds={n_folds}")
-        return assign_folds(n, n_folds, None if self.random_state is None else as_generator(self.random_state))
-
     def _fit(self, X: Any, Y: FloatArray) -> None:
         """Run stage 2: train the pairwise classifiers, and estimate the vote distributions of "map"."""
         q = Y.shape[1]
@@ -197,8 +192,7 @@ class PARTICLE(PartialLabelClassifier):
                 "omitted"
             )
         if self.variant == "map":
-            counts = count_votes(self.pairs_.votes(X), q)
-            self.posterior_ = VotePosterior.fit(candidate_prior(Y), counts, self.credible_ > 0, Y == 0)
+            self.posterior_ = VotePosterior.fit(Y, count_votes(self.pairs_.votes(X), q), self.credible_ > 0)
 
     def _margins(self, X: Any) -> FloatArray:
         votes, q = self.pairs_.votes(X), self.pairs_.q
@@ -206,75 +200,3 @@ class PARTICLE(PartialLabelClassifier):
             return self.posterior_.margins(count_votes(votes, q))
         zeta, virtual = weighted_votes(votes, self.pairs_.accuracy, q)
         return make_ties_negative(zeta - virtual)
-
-
-def weighted_votes(votes: NDArray[np.bool_], accuracy: FloatArray, q: int) -> tuple[FloatArray, FloatArray]:
-    r"""Return the votes of the labels (n, q) and of the virtual label (n, 1), weighted by training accuracy.
-
-    .. math:: \zeta_j = \sum_{l > j} a_{jl} h_{jl} + \sum_{l < j} a_{lj} (1 - h_{lj}) + a_{jv} h_{jv}, \qquad
-              \zeta_v = \sum_j a_{jv} (1 - h_{jv})
-
-    The sum of all votes is the sum of the accuracies.
-    """
-    pairs = np.array(label_pairs(q))
-    # Column q collects the votes for the virtual label.
-    is_first = np.equal.outer(pairs[:, 0], np.arange(q + 1)).astype(np.float64)
-    second = np.where(pairs[:, 1] == VIRTUAL, q, pairs[:, 1])
-    is_second = np.equal.outer(second, np.arange(q + 1)).astype(np.float64)
-    zeta = (votes * accuracy) @ is_first + (~votes * accuracy) @ is_second
-    return zeta[:, :q], zeta[:, q:]
-
-
-def make_ties_negative(margins: FloatArray) -> FloatArray:
-    """Replace margins close to 0 by a negative value, because ``predict`` includes labels with margin 0."""
-    return np.where(np.abs(margins) < MIN_VOTE_DIFFERENCE, -MIN_VOTE_DIFFERENCE, margins)
-
-
-def count_votes(votes: NDArray[np.bool_], q: int) -> NDArray[np.intp]:
-    """Return the number of votes (n, q) for each label, 0 to q - 1, without pairs that include the virtual label."""
-    n_pairs = q * (q - 1) // 2
-    weights = np.concatenate([np.ones(n_pairs), np.zeros(len(label_pairs(q)) - n_pairs)])
-    return np.rint(weighted_votes(votes, weights, q)[0]).astype(np.intp)
-
-
-@dataclass(frozen=True)
-class VotePosterior:
-    """Posterior probability of a label given its number of votes.
-
-    Parameters
-    ----------
-    prior : ndarray of shape (q,)
-        Prior probability of every label.
-    if_true : ndarray of shape (q, q)
-        Probabilities of 0 to q - 1 votes if the label is true.
-    if_false : ndarray of shape (q, q)
-        Probabilities of 0 to q - 1 votes if the label is false.
-    """
-
-    prior: FloatArray
-    if_true: FloatArray
-    if_false: FloatArray
-
-    @classmethod
-    def fit(
-        cls, prior: FloatArray, counts: NDArray[np.intp], positive: NDArray[Any], negative: NDArray[Any]
-    ) -> VotePosterior:
-        """Estimate the vote distributions by smoothed frequencies among the positive and the negative samples."""
-        q = counts.shape[1]
-        tables = []
-        for selected in (positive, negative):
-            columns = [np.bincount(counts[selected[:, j] > 0, j], minlength=q) for j in range(q)]
-            frequency = np.array(columns, dtype=np.float64)
-            tables.append((1 + frequency) / (q + frequency.sum(1, keepdims=True)))
-        return cls(prior, *tables)
-
-    def margins(self, counts: NDArray[np.intp]) -> FloatArray:
-        """Return the posterior probabilities minus 1/2."""
-        label = np.arange(counts.shape[1])
-        true, false = self.prior * self.if_true[label, counts], (1 - self.prior) * self.if_false[label, counts]
-        return make_ties_negative(true / (true + false) - 0.5)
-
-
-def candidate_prior(Y: FloatArray) -> FloatArray:
-    """Return the smoothed frequency of every label among the candidates."""
-    return np.asarray((1 + Y.sum(0)) / (2 + len(Y)))

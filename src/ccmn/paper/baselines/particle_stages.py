@@ -38,11 +38,13 @@ DISTANCE_PRECISION = 1e-12
 """Rounding error of squared distances, relative to the largest squared norm."""
 MAX_LIBSVM_SAMPLES = 2000
 """svm="auto" uses libsvm for pairs with up to this number of samples, and liblinear for larger ones."""
-MAX_LIBSVM_ITERATIONS = 1_000_000
-"""Limit of libsvm for one pair, about one second for 500 samples. Pairs of scaled features need fewer than 20,000
+MAX_LIBSVM_ITERATIONS = 100_000
+"""Limit of libsvm for one pair, about a second for 1,000 samples. Pairs of the datasets of table 3 need at most 13,000
 iterations; without a limit libsvm does not stop on some unscaled features."""
 MAX_LIBLINEAR_SWEEPS = 50_000
 """Limit of liblinear for one pair, in passes over its samples."""
+MIN_VOTE_DIFFERENCE = 1e-9
+"""Smaller vote differences are ties. A label with a tie is not predicted: it needs more votes than its threshold."""
 VIRTUAL = -1
 """Index of the virtual label, the second label of the last q pairs."""
 
@@ -50,16 +52,8 @@ VIRTUAL = -1
 # Stage 1: neighbors
 
 
-@dataclass(frozen=True)
-class Neighbors:
-    """Row numbers (n, k), nearest first, and their Euclidean distances (n, k)."""
-
-    index: NDArray[np.intp]
-    distance: FloatArray
-
-    def rows(self, which: NDArray[Any]) -> Neighbors:
-        """Return the neighbors of some rows."""
-        return Neighbors(self.index[which], self.distance[which])
+Neighbors = tuple[NDArray[np.intp], FloatArray]
+"""Row numbers (n, k), nearest first, and their Euclidean distances (n, k)."""
 
 
 def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) -> Neighbors:
@@ -82,17 +76,9 @@ def nearest(X: Any, queries: NDArray[np.intp], among: NDArray[np.intp], k: int) 
         order = _smallest(steps, k)
         return among[order], np.sqrt(np.take_along_axis(steps, order, 1) * unit)
 
-    blocks = list(
-        pairwise_distances_chunked(
-            X[queries],
-            X[among],
-            reduce_func=select,
-            metric="euclidean",
-            squared=True,
-            working_memory=BLOCK_MEGABYTES,
-        )
-    )
-    return Neighbors(np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks]))
+    options: dict[str, Any] = {"metric": "euclidean", "squared": True, "working_memory": BLOCK_MEGABYTES}
+    blocks = list(pairwise_distances_chunked(X[queries], X[among], reduce_func=select, **options))
+    return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
 
 def _smallest(values: FloatArray, k: int) -> NDArray[np.intp]:
@@ -116,21 +102,22 @@ class NeighborTable:
         self.X, self.folds, self.k = X, folds, k
         n, n_folds = len(folds), int(folds.max()) + 1
         everyone = np.arange(n)
-        self.kept = nearest(X, everyone, everyone, min(n - 1, -(-2 * k * n_folds // max(n_folds - 1, 1))))
+        self.index, self.distance = nearest(
+            X, everyone, everyone, min(n - 1, -(-2 * k * n_folds // max(n_folds - 1, 1)))
+        )
 
     def outside(self, fold: int) -> Neighbors:
         """Return the k nearest rows outside a fold for every row; more than k rows must be outside it."""
-        is_outside = self.folds[self.kept.index] != fold
+        is_outside = self.folds[self.index] != fold
         order = np.argsort(~is_outside, axis=1, kind="stable")[:, : self.k]
-        index = np.take_along_axis(self.kept.index, order, 1)
-        distance = np.take_along_axis(self.kept.distance, order, 1)
+        index, distance = np.take_along_axis(self.index, order, 1), np.take_along_axis(self.distance, order, 1)
         incomplete = np.flatnonzero(is_outside.sum(1) < self.k)
         if incomplete.size:
-            recomputed = nearest(self.X, incomplete, np.flatnonzero(self.folds != fold), self.k)
             padding = ((0, 0), (0, self.k - index.shape[1]))
             index, distance = np.pad(index, padding), np.pad(distance, padding)
-            index[incomplete], distance[incomplete] = recomputed.index, recomputed.distance
-        return Neighbors(index, distance)
+            outside = np.flatnonzero(self.folds != fold)
+            index[incomplete], distance[incomplete] = nearest(self.X, incomplete, outside, self.k)
+        return index, distance
 
 
 # Stage 1: label propagation
@@ -183,10 +170,7 @@ def propagate(transition: Any, Y: FloatArray, alpha: float, *, max_iter: int = 1
         # The spectral norm, computed from the small q x q Gram matrix.
         if np.sqrt(max(0.0, np.linalg.eigvalsh(change.T @ change)[-1])) < tol:
             return F
-    warn(
-        f"Label propagation did not converge in {max_iter} iterations; decrease alpha",
-        ConvergenceWarning,
-    )
+    warn(f"Label propagation did not converge in {max_iter} iterations; decrease alpha", ConvergenceWarning)
     return F
 
 
@@ -230,13 +214,7 @@ def assign_folds(n: int, n_folds: int, rng: np.random.Generator | None) -> NDArr
 
 
 def elicit_credible(
-    X: Any,
-    Y: FloatArray,
-    folds: NDArray[np.intp],
-    *,
-    k: int,
-    alpha: float,
-    thr: float,
+    X: Any, Y: FloatArray, folds: NDArray[np.intp], *, k: int, alpha: float, thr: float
 ) -> NDArray[np.int64]:
     """Return credible labels (n, q), 0 or 1; labels of a fold come from label propagation on the other folds."""
     n, n_folds = len(Y), int(folds.max()) + 1
@@ -250,13 +228,13 @@ def elicit_credible(
     table = NeighborTable(X, folds, k)
     credible = np.zeros(Y.shape, dtype=np.int64)
     for fold in range(n_folds):
-        neighbors, inside, rest = table.outside(fold), np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        index = neighbors.index[rest]
-        weights = reconstruction_weights(X, rest, index)
-        transition = transition_matrix(weights, np.searchsorted(rest, index), len(rest))
+        inside, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        index, distance = table.outside(fold)
+        weights = reconstruction_weights(X, rest, index[rest])
+        transition = transition_matrix(weights, np.searchsorted(rest, index[rest]), len(rest))
         F = np.zeros_like(Y)
         F[rest] = label_confidence(propagate(transition, Y[rest], alpha), Y[rest])
-        credible[inside] = credible_labels(neighbors.rows(inside), F, Y[inside], thr)
+        credible[inside] = credible_labels((index[inside], distance[inside]), F, Y[inside], thr)
     return credible
 
 
@@ -267,45 +245,26 @@ def credible_labels(neighbors: Neighbors, F: FloatArray, candidates: FloatArray,
     without candidates have zero rows in F and no influence. If all confidences of a row are equal, its candidates are
     credible. If no candidate reaches ``thr``, all labels that reach it are credible, as in the authors' code.
     """
-    confidence = np.einsum("ik,ikj->ij", distance_weights(neighbors.distance), F[neighbors.index])
+    index, distance = neighbors
+    total = distance.sum(1, keepdims=True)
+    weights = 1 - np.divide(distance, total, out=np.zeros_like(distance), where=total > 0)
+    # Equal weights if k = 1.
+    weights = np.where(weights.sum(1, keepdims=True) > 0, weights, 1.0)
+    confidence = np.einsum("ik,ikj->ij", weights, F[index])
     is_confident = scale_rows(confidence, constant_rows=candidates) >= thr
     both = is_confident & (candidates > 0)
     return np.where(both.any(1, keepdims=True), both, is_confident).astype(np.int64)
 
 
-def distance_weights(distance: FloatArray) -> FloatArray:
-    """Return 1 - d_a / (d_1 + ... + d_k), or equal weights if all distances are 0 or k = 1."""
-    total = distance.sum(1, keepdims=True)
-    weights = 1 - np.divide(distance, total, out=np.zeros_like(distance), where=total > 0)
-    return np.where(weights.sum(1, keepdims=True) > 0, weights, 1.0)
-
-
 # Stage 2: pairwise classifiers
-
-
-class Hyperplane(NamedTuple):
-    """Linear classifier of a pair and its training accuracy; w'x + b > 0 is a vote for the first label."""
-
-    w: FloatArray
-    b: float
-    accuracy: float
-    converged: bool
 
 
 @dataclass(frozen=True)
 class PairClassifiers:
     """Linear classifiers of all P = q (q - 1) / 2 + q pairs.
 
-    Parameters
-    ----------
-    q : int
-        Number of labels.
-    weights : ndarray of shape (d, P)
-        Weights.
-    biases : ndarray of shape (P,)
-        Biases.
-    accuracy : ndarray of shape (P,)
-        Training accuracies; 0 for pairs without a classifier.
+    ``weights`` are (d, P), ``biases`` (P,) and the training accuracies ``accuracy`` (P,), 0 for pairs without a
+    classifier.
     """
 
     q: int
@@ -319,19 +278,14 @@ class PairClassifiers:
 
 
 def fit_pairs(
-    X: Any,
-    credible: NDArray[Any],
-    Y: FloatArray,
-    C: float,
-    *,
-    svm: str = "auto",
-    n_jobs: int | None = None,
+    X: Any, credible: NDArray[Any], Y: FloatArray, C: float, *, svm: str = "auto", n_jobs: int | None = None
 ) -> PairClassifiers:
     """Fit the classifiers of all pairs, in parallel processes if ``n_jobs`` is greater than 1."""
     pairs = label_pairs(Y.shape[1])
     samples = (pair_samples(credible, Y, j, label) for j, label in pairs)
-    hyperplanes: list[Hyperplane] = Parallel(n_jobs=n_jobs)(delayed(fit_pair)(X, *sample, C, svm) for sample in samples)
-    n_unfinished = sum(not h.converged for h in hyperplanes)
+    fitted = Parallel(n_jobs=n_jobs)(delayed(fit_pair)(X, *sample, C, svm) for sample in samples)
+    w, b, accuracy, converged = zip(*fitted)
+    n_unfinished = len(pairs) - sum(converged)
     if n_unfinished:
         warn(
             f"{n_unfinished} of {len(pairs)} pairwise classifiers did not converge within {MAX_LIBSVM_ITERATIONS} "
@@ -339,7 +293,6 @@ def fit_pairs(
             "sklearn.preprocessing.MinMaxScaler in a pipeline, or decrease C.",
             ConvergenceWarning,
         )
-    w, b, accuracy, _ = zip(*hyperplanes)
     return PairClassifiers(Y.shape[1], np.stack(w, 1), np.array(b), np.array(accuracy))
 
 
@@ -369,17 +322,22 @@ def pair_samples(
     return rows, positive[rows].astype(np.int64)
 
 
-def fit_pair(X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm: str) -> Hyperplane:
-    """Fit one classifier. With a single class it always votes for the first label, with weight 0."""
+def fit_pair(
+    X: Any, rows: NDArray[np.intp], y: NDArray[np.int64], C: float, svm: str
+) -> tuple[FloatArray, float, float, bool]:
+    """Return w, b, the training accuracy and whether the solver converged; w'x + b > 0 is a vote for the first label.
+
+    With a single class the vote is always for the first label, with weight 0.
+    """
     if y.size == 0 or y.min() == y.max():
-        return Hyperplane(np.zeros(X.shape[1]), 1.0, 0.0, True)
+        return np.zeros(X.shape[1]), 1.0, 0.0, True
     samples = X[rows]
     with warnings.catch_warnings():
         # fit_pairs emits one warning for all pairs.
         warnings.simplefilter("ignore", ConvergenceWarning)
         w, b, converged = SVM_SOLVERS[svm](samples, y, C)
     accuracy = ((np.asarray(samples @ w) + b > 0) == (y == 1)).mean()
-    return Hyperplane(w, b, float(accuracy), converged)
+    return w, b, float(accuracy), converged
 
 
 def _fit_libsvm(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, float, bool]:
@@ -407,3 +365,60 @@ def _fit_by_size(X: Any, y: NDArray[np.int64], C: float) -> tuple[FloatArray, fl
 SVM_SOLVERS: Registry[Callable[[Any, NDArray[np.int64], float], tuple[FloatArray, float, bool]]] = Registry(
     "svm", {"auto": _fit_by_size, "liblinear": _fit_liblinear, "libsvm": _fit_libsvm}
 )
+
+
+# Votes
+
+
+def weighted_votes(votes: NDArray[np.bool_], accuracy: FloatArray, q: int) -> tuple[FloatArray, FloatArray]:
+    r"""Return the votes of the labels (n, q) and of the virtual label (n, 1), weighted by training accuracy.
+
+    .. math:: \zeta_j = \sum_{l > j} a_{jl} h_{jl} + \sum_{l < j} a_{lj} (1 - h_{lj}) + a_{jv} h_{jv}, \qquad
+              \zeta_v = \sum_j a_{jv} (1 - h_{jv})
+
+    The sum of all votes is the sum of the accuracies.
+    """
+    pairs = np.array(label_pairs(q))
+    pairs[pairs == VIRTUAL] = q  # the last column collects the votes for the virtual label
+    is_first, is_second = (np.equal.outer(part, np.arange(q + 1)).astype(np.float64) for part in pairs.T)
+    zeta = (votes * accuracy) @ is_first + (~votes * accuracy) @ is_second
+    return zeta[:, :q], zeta[:, q:]
+
+
+def make_ties_negative(margins: FloatArray) -> FloatArray:
+    """Replace margins close to 0 by a negative value, because ``predict`` includes labels with margin 0."""
+    return np.where(np.abs(margins) < MIN_VOTE_DIFFERENCE, -MIN_VOTE_DIFFERENCE, margins)
+
+
+def count_votes(votes: NDArray[np.bool_], q: int) -> NDArray[np.intp]:
+    """Return the number of votes (n, q) for each label, 0 to q - 1, without pairs that include the virtual label."""
+    weights = np.arange(votes.shape[1]) < q * (q - 1) // 2
+    return np.rint(weighted_votes(votes, weights.astype(np.float64), q)[0]).astype(np.intp)
+
+
+class VotePosterior(NamedTuple):
+    """Posterior probability of a label given its number of votes.
+
+    ``prior`` (q,) is the probability of every label, ``if_true`` and ``if_false`` (q, q) are the probabilities of 0 to
+    q - 1 votes if it is true or false.
+    """
+
+    prior: FloatArray
+    if_true: FloatArray
+    if_false: FloatArray
+
+    @classmethod
+    def fit(cls, Y: FloatArray, counts: NDArray[np.intp], positive: NDArray[Any]) -> VotePosterior:
+        """Estimate the prior by smoothed frequencies of the candidates Y, and the others among the counts of votes."""
+        (n, q), tables = counts.shape, []
+        for selected in (positive, Y == 0):
+            columns = [np.bincount(counts[selected[:, j], j], minlength=q) for j in range(q)]
+            frequency = np.array(columns, dtype=np.float64)
+            tables.append((1 + frequency) / (q + frequency.sum(1, keepdims=True)))
+        return cls((1 + Y.sum(0)) / (2 + n), *tables)
+
+    def margins(self, counts: NDArray[np.intp]) -> FloatArray:
+        """Return the posterior probabilities minus 1/2."""
+        label = np.arange(counts.shape[1])
+        true, false = self.prior * self.if_true[label, counts], (1 - self.prior) * self.if_false[label, counts]
+        return make_ties_negative(true / (true + false) - 0.5)

@@ -147,25 +147,26 @@ def _finish_features(X: Any) -> Any:
 class LinearPartialLabelClassifier(PartialLabelClassifier):
     """Base class of methods with linear scores, ``X @ coef_.T + intercept_``.
 
-    The threshold is the midpoint of the regression targets 0 and 1.
+    The threshold is the midpoint of the regression targets 0 and 1. With ``fit_intercept``, a column of ones is
+    appended to X.
     """
 
     coef_: FloatArray
     intercept_: FloatArray
+    fit_intercept: bool
     _threshold = 0.5
 
-    def _set_scores(self, coef: FloatArray, intercept: FloatArray) -> None:
-        self.coef_, self.intercept_ = coef, intercept
+    def _design(self, X: Any) -> Any:
+        return append_ones(X) if self.fit_intercept else X
+
+    def _set_weights(self, weights: FloatArray) -> None:
+        """Set the weights (d, q) and the intercepts from the weights of the design."""
+        intercept = weights[-1] if self.fit_intercept else np.zeros(weights.shape[1])
+        self.W_ = weights[:-1] if self.fit_intercept else weights
+        self.coef_, self.intercept_ = self.W_.T, intercept
 
     def _margins(self, X: Any) -> FloatArray:
         return np.asarray(X @ self.coef_.T) + self.intercept_ - self._threshold
-
-
-def split_intercept(weights: FloatArray, fit_intercept: bool) -> tuple[FloatArray, FloatArray]:
-    """Return coefficients (d, q) and intercepts (q,) of weights whose last row is the intercept if one was fitted."""
-    if fit_intercept:
-        return weights[:-1], weights[-1]
-    return weights, np.zeros(weights.shape[1])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -12,10 +12,8 @@ from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
-    append_ones,
     shrink_singular_values_tall,
     soft_threshold,
-    split_intercept,
 )
 
 
@@ -114,72 +112,38 @@ class PMLLRS(LinearPartialLabelClassifier):
         check_real(self.tol, "tol", 0, float("inf"))
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
-        design = append_ones(X) if self.fit_intercept else X
-        penalties = float(self.gamma), float(self.beta), float(self.eta)
-        solution = solve_pml_lrs(design, Y, *penalties, max_iter=self.max_iter, tol=float(self.tol))
-        if not solution.converged:
+        r"""Minimize the objective by the alternating direction method of multipliers.
+
+        The two blocks are (U, W) and (V, K = U, J = W), with scaled duals A, B and C; with two blocks the method
+        converges for any penalty, here 1. The first block is linear: with :math:`R = Y - V + A + K - B`, W solves
+        :math:`(\tfrac23 X^\top X + I) W = J - C + X^\top R / 3`, and :math:`U = (R + X W) / 3`. The second block is one
+        over-relaxed proximal step each. One decomposition of X serves all iterations.
+        """
+        X, relaxation = self._design(X), 1.6
+        solve = ShiftedGram(X).solver(1.5)
+        V, A, B = (np.zeros_like(Y) for _ in range(3))
+        K = Y
+        J = C = np.zeros((X.shape[1], Y.shape[1]))
+        for iteration in range(1, self.max_iter + 1):
+            self.n_iter_ = iteration
+            R = (Y - V + A) + (K - B)
+            W = solve((J - C + np.asarray(X.T @ R) / 3).T).T * 1.5
+            U = (R + np.asarray(X @ W)) / 3
+            previous = V, K, J
+            relaxed = [relaxation * new + (1 - relaxation) * old for new, old in zip((Y - U, U, W), previous)]
+            V = soft_threshold(relaxed[0] + A, self.beta)
+            K = shrink_singular_values_tall(relaxed[1] + B, self.gamma)
+            J = shrink_singular_values_tall(relaxed[2] + C, self.eta)
+            A, B, C = A + relaxed[0] - V, B + relaxed[1] - K, C + relaxed[2] - J
+            residuals = Y - U - V, U - K, W - J
+            changes = V - previous[0], K - previous[1], J - previous[2]
+            if max(np.abs(matrix).max(initial=0.0) for matrix in (*residuals, *changes)) < self.tol:
+                break
+        else:
             warn(
                 f"PML-LRS did not converge to tol={self.tol} in max_iter={self.max_iter} iterations; increase max_iter "
                 "or scale the features",
                 ConvergenceWarning,
             )
-        self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
-        self.W_, intercept = split_intercept(solution.W, self.fit_intercept)
-        self._set_scores(self.W_.T, intercept)
-
-
-class LRSSolution(NamedTuple):
-    """Result of ``solve_pml_lrs``: W of shape (d, q), U and V of shape (n, q)."""
-
-    W: FloatArray
-    U: FloatArray
-    V: FloatArray
-    n_iter: int
-    converged: bool
-
-
-def solve_pml_lrs(
-    X: Any,
-    Y: FloatArray,
-    gamma: float,
-    beta: float,
-    eta: float,
-    *,
-    mu: float = 1.0,
-    relaxation: float = 1.6,
-    tol: float = 1e-6,
-    max_iter: int = 2000,
-) -> LRSSolution:
-    r"""Minimize the objective of PML-LRS by the alternating direction method of multipliers.
-
-    The two blocks are (U, W) and (V, K = U, J = W), with scaled duals A, B and C; with two blocks the method converges
-    for any penalty :math:`\mu`. The first block is linear: with :math:`R = \mu (Y - V + A) + \mu (K - B)` and :math:`m
-    = 1 + 2 \mu`, W solves :math:`(\tfrac{2\mu}{m} X^\top X + \mu I) W = \mu (J - C) + X^\top R / m`, and :math:`U = (R
-    + X W) / m`. The second block is one over-relaxed proximal step each, with a
-    relaxation between 0 and 2. One decomposition of X serves all iterations.
-    """
-    share = 2 * mu / (1 + 2 * mu)
-    solve = ShiftedGram(X).solver(mu / share)
-    V, A, B = (np.zeros_like(Y) for _ in range(3))
-    K = Y
-    J = C = np.zeros((X.shape[1], Y.shape[1]))
-    for iteration in range(1, max_iter + 1):
-        R = mu * (Y - V + A) + mu * (K - B)
-        right = mu * (J - C) + np.asarray(X.T @ R) / (1 + 2 * mu)
-        W = solve(right.T).T / share
-        U = (R + np.asarray(X @ W)) / (1 + 2 * mu)
-        previous = V, K, J
-        relaxed = [relaxation * new + (1 - relaxation) * old for new, old in zip((Y - U, U, W), previous)]
-        V = soft_threshold(relaxed[0] + A, beta / mu)
-        K = shrink_singular_values_tall(relaxed[1] + B, gamma / mu)
-        J = shrink_singular_values_tall(relaxed[2] + C, eta / mu)
-        A, B, C = A + relaxed[0] - V, B + relaxed[1] - K, C + relaxed[2] - J
-        residuals = Y - U - V, U - K, W - J
-        changes = V - previous[0], K - previous[1], J - previous[2]
-        if max(_max_abs(residuals), mu * _max_abs(changes)) < tol:
-            return LRSSolution(J, K, Y - K, iteration, True)
-    return LRSSolution(J, K, Y - K, max_iter, False)
-
-
-def _max_abs(matrices: tuple[FloatArray, ...]) -> float:
-    return max(float(np.abs(matrix).max(initial=0.0)) for matrix in matrices)
+        self.U_, self.V_ = K, Y - K
+        self._set_weights(J)

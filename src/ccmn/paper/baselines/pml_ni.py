@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -105,14 +105,36 @@ class PMLNI(LinearPartialLabelClassifier):
         check_count(self.max_iter, "max_iter")
 
     def _fit(self, X: Any, Y: FloatArray) -> None:
-        penalties = float(self.lam), float(self.beta), float(self.gamma)
-        solution = solve_pml_ni(append_ones(X), Y, *penalties, max_iter=self.max_iter)
-        if not solution.converged:
+        r"""Minimize the objective by the authors' augmented Lagrangian method.
+
+        One eigendecomposition serves the linear systems of all iterations. The penalty :math:`\mu` starts at 1e-4 and
+        grows by 10 % per iteration, so that U = V = 0 for about sixty iterations. The dual update uses the :math:`\mu`
+        of the next iteration. The objective is not monotone.
+        """
+        Phi = append_ones(X)
+        A, gram = to_dense_floats((Phi.T @ Y).T), ShiftedGram(Phi)
+        U, V, dual = (np.zeros_like(A) for _ in range(3))
+        mu, growth, max_mu = 1e-4, 1.1, 1e10
+        for iteration in range(1, self.max_iter + 1):
+            self.n_iter_ = iteration
+            W = gram.solve(A + mu * (U + V) + dual, self.lam + mu)
+            previous_U = U
+            U = shrink_singular_values(W - V - dual / mu, self.beta / mu)
+            V = soft_threshold(W - U - dual / mu, self.gamma / mu)
+            size = float(np.linalg.norm(W))
+            change, residual = mu * float(np.linalg.norm(U - previous_U)), float(np.linalg.norm(W - U - V))
+            # Without any candidate W = 0 is the solution, and the relative errors 0/0 count as 0.
+            is_stable, is_feasible = (change < 1e-5 * size, residual < 1e-7 * size) if size else (True, True)
+            mu = min(growth * mu, max_mu) if is_stable else mu
+            dual = dual + mu * (U + V - W)
+            if is_stable and is_feasible:
+                break
+        else:
             warn(
                 f"PML-NI did not converge in max_iter={self.max_iter} iterations; increase max_iter", ConvergenceWarning
             )
-        self.U_, self.V_, self.n_iter_ = solution.U, solution.V, solution.n_iter
-        self._set_scores(solution.U[:, :-1], solution.U[:, -1])
+        self.U_, self.V_ = U, V
+        self.coef_, self.intercept_ = U[:, :-1], U[:, -1]
 
 
 class RangeScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -132,39 +154,3 @@ class RangeScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         width = self.high_ - self.low_
         slope = np.divide(2.0, width, out=np.zeros_like(width), where=width > 0)
         return np.asarray((to_dense_floats(X) - (self.low_ + self.high_) / 2) * slope)
-
-
-class NISolution(NamedTuple):
-    """Result of ``solve_pml_ni``: U and V of shape (q, D)."""
-
-    U: FloatArray
-    V: FloatArray
-    n_iter: int
-    converged: bool
-
-
-def solve_pml_ni(Phi: Any, Y: FloatArray, lam: float, beta: float, gamma: float, *, max_iter: int) -> NISolution:
-    r"""Minimize the objective of PML-NI by the authors' augmented Lagrangian method.
-
-    One eigendecomposition serves the linear systems of all iterations. The penalty :math:`\mu` starts at 1e-4 and grows
-    by 10 % per iteration, so that U = V = 0 for about sixty iterations. The dual update uses the :math:`\mu` of the
-    next iteration. The objective is not monotone.
-    """
-    A, gram = to_dense_floats((Phi.T @ Y).T), ShiftedGram(Phi)
-    U, V, dual = (np.zeros_like(A) for _ in range(3))
-    mu, growth, max_mu = 1e-4, 1.1, 1e10
-    for iteration in range(1, max_iter + 1):
-        W = gram.solve(A + mu * (U + V) + dual, lam + mu)
-        previous_U = U
-        U = shrink_singular_values(W - V - dual / mu, beta / mu)
-        V = soft_threshold(W - U - dual / mu, gamma / mu)
-        size = float(np.linalg.norm(W))
-        change, residual = mu * float(np.linalg.norm(U - previous_U)), float(np.linalg.norm(W - U - V))
-        # Without any candidate W = 0 is the solution, and the relative errors 0/0 count as 0.
-        is_stable, is_feasible = (change < 1e-5 * size, residual < 1e-7 * size) if size else (True, True)
-        if is_stable:
-            mu = min(growth * mu, max_mu)
-        dual = dual + mu * (U + V - W)
-        if is_stable and is_feasible:
-            return NISolution(U, V, iteration, True)
-    return NISolution(U, V, max_iter, False)
