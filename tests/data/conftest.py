@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
+import scipy.io
 from numpy.testing import assert_array_equal
 
 from ccmn.data import MultiLabelData
@@ -22,12 +26,20 @@ def original(real_data: Path) -> Path:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    r"""Write a small text file: ``write("data.csv", "a,b\n1,0\n")``."""
+def write(tmp_path: Path) -> Callable[[str, Any], Path]:
+    r"""Write a small file of a text, of bytes, or of arrays: ``write("data.csv", "a,b\n1,0\n")``."""
 
-    def writer(name: str, text: str) -> Path:
+    def writer(name: str, content: Any) -> Path:
         path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
+        if isinstance(content, dict):
+            arrays = {
+                ".npz": lambda: np.savez(path, **content),
+                ".mat": lambda: scipy.io.savemat(path, content),
+                ".parquet": lambda: pyarrow.parquet.write_table(pyarrow.table(content), path),
+            }
+            arrays[path.suffix]()
+        else:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     return writer

@@ -67,54 +67,6 @@ def test_label_count_in_the_relation(write, relation, labels):
     assert read_file(write("weather.arff", text)).label_names == labels
 
 
-HEAD = "@relation x\n@attribute a numeric\n@attribute sea {0,1}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (HEAD + "@data\n1,0\nred,0\n", "line 6: 'red' in column 'a' is not a number"),
-        (HEAD + "@data\n1,0\n1\n", "line 6: 1 values, but there are 2 columns"),
-        (HEAD + "@data\n1,0,\n", "line 5: 3 values, but there are 2 columns"),
-        (HEAD + "@data\n1,2\n", r"line 5: 2 in column 'sea'; its values are declared as \{0,1\}"),
-        (HEAD.replace("{0,1}", "numeric") + "@data\n1,0\n1,7\n", "line 6: 7 in column 'sea'; a label must be 0, 1"),
-        (HEAD.replace("{0,1}", "{-1,1}") + "@data\n1,-1\n", "line 5: -1 in column 'sea'; a label must be 0, 1"),
-        (HEAD + "@data\n1e99,0\n", "line 5: infinite"),
-        (HEAD + "@data\n1,0\n{0 1}\n", "line 6: a sparse row, in braces, among dense rows"),
-        (HEAD + "@data\n{0 1}\n1,0\n", "line 6: a row of a sparse file must be in braces"),
-        (HEAD + "@data\n{0 1, 1 1\n", "line 5: .*is the file incomplete"),
-        (HEAD + "@data\n{0 1}\n{2 1}\n", "line 6: attribute 2 is out of range: there are 2"),
-        (HEAD + "@data\n{-1 1}\n", "line 5: '-1 1' is not an attribute number"),
-        (HEAD + "@data\n{0 1, 0 2}\n", r"line 5: column 0 \(from 0\) is given twice"),
-        (HEAD + "@data\n{0 1 2, 1 1}\n", "line 5: '0 1 2' is not an attribute number and a value"),
-        (HEAD + "@data\n{0 1, }\n", "line 5: '' is not an attribute number and a value"),
-        (HEAD + "@data\n{" + "9" * 5000 + " 1}\n", "line 5: attribute 9999.* is out of range"),
-        (HEAD + "@data\n{0 x}\n", "line 5: 'x' in column 'a' is not a number"),
-        (HEAD + "@data\n{1 2}\n", "line 5: 2 in column 'sea'"),
-        (
-            HEAD.replace("{0,1}", "{1,0}") + "@data\n{0 1}\n",
-            "line 3: in a sparse file an omitted value is the first declared value",
-        ),
-        (HEAD, "has no @data line: it is incomplete"),
-        (HEAD + "@data\n", "has no rows after @data"),
-        ("", "has no @data line"),
-        ("a,sea\n1,0\n", "line 1: expected @relation"),
-        ("@relation x\n@attribute a\n@data\n1\n", "line 2: attribute 'a' is declared as nothing"),
-        ("@relation x\n@attribute a string\n@data\n1\n", "line 2: attribute 'a' is declared as string, not as numbers"),
-        ("@relation x\n@attribute a {red,blue}\n", r"line 2: attribute 'a' is declared as one of \{red,blue\}"),
-        ("@relation x\n@attribute 'a numeric\n", "line 2: expected @relation"),
-        ("@relation x\n@attribute a {0,1\n", "line 2: attribute 'a' is declared as"),
-        (HEAD + "@attribute a real\n@data\n1,0,1\n", "'a' occurs more than once; column names must be unique"),
-        (HEAD.replace("sea", "see") + "@data\n1,0\n", "there is no label column '.*'; did you mean 'see'"),
-    ],
-)
-def test_malformed(write, text, message):
-    path = write("data.arff", text)
-    with pytest.raises(ValueError, match=message) as caught:
-        read_file(path, ["sea"])
-    assert str(path) in str(caught.value)
-
-
 def test_error_without_labels_names_the_xml_file(write):
     path = write("weather.arff", SPARSE)
     with pytest.raises(ValueError, match="specify which attributes are labels"):

@@ -64,56 +64,6 @@ def test_round_trip_of_sparse_unnamed_unobserved(small, same, tmp_path):
     assert back.feature_names == ("x0", "x1")
 
 
-def test_failed_write_keeps_the_old_file(small, tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("old content")
-    with pytest.raises(ValueError, match="together: the column name 'sea' occurs more than once; column names"):
-        write_file(dataclasses.replace(small, feature_names=["sea", "b"]), path)
-    assert path.read_text() == "old content"
-    assert [file.name for file in tmp_path.iterdir()] == ["data.csv"]
-
-
-def test_candidates_are_rejected(small, tmp_path):
-    with pytest.raises(ValueError, match=r"write an .npz file"):
-        write_file(dataclasses.replace(small, candidates=small.Y), tmp_path / "data.csv")
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        write_file(small, tmp_path / "nowhere" / "data.csv")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "a,sea\n1,0\nred,1\n",
-            r"line 3: 'red' in column 'a' is not a number.*TablePreprocessor",
-        ),
-        ("0.5,1,0\n1.5,0,1\n", r"the first line contains numbers, 0\.5, 1, 0 \.\.\., instead of column names"),
-        ("a,a,b,b\n", r"'a' occurs more than once \(and 1 others\)"),
-        ("a,sea\n1,maybe\n", "line 2: 'maybe' in column 'sea' is not a number"),
-        ("a,sea\n1,0\n\n2,2\n", "line 4: 2 in column 'sea'; a label must be 0, 1 or missing"),
-        ("a,sea\n1,0\n1,-1\n", "line 3: -1 in column 'sea'"),
-        ("a,sea\n1,0\n1\n", "line 3: 1 values, but there are 2 columns"),
-        ("a,sea\n1,0,1\n", "line 2: 3 values, but there are 2 columns"),
-        ("a,sea\ninf,0\n", r"line 2: infinite \(or too large\) value in column 'a'"),
-        ("a,sea\n1,0\n1e39,0\n", "line 3: infinite"),
-        ("a,a,sea\n1,2,0\n", "'a' occurs more than once; column names must be unique"),
-        (",a,sea\n7,2,0\n", "column 1 is named ''.*index=False"),
-        ("a,,sea\n0,2,0\n", "column 2 is named ''.*index=False"),
-        ("Unnamed: 0,a,sea\n7,2,0\n", "index=False"),
-        ('a,sea\n"1,0\n', "line 2: not a valid CSV row"),
-        ('a,sea\n"1"2,0\n', "line 2: not a valid CSV row"),
-        ("", "the file is empty"),
-        ("a,sea\n", "has no rows of data"),
-        ("a,sky\n1,0\n", "there is no label column"),
-    ],
-)
-def test_malformed(write, text, message):
-    path = write("data.csv", text)
-    with pytest.raises(ValueError, match=message) as caught:
-        read_file(path, ["sea"])
-    assert str(path) in str(caught.value)
-
-
 NUMBERS = "a,b,sea\n0.5,1,0\n-1e3,,1\n7,3.25,0\n"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.data import read_file, write_file
+from ccmn.data import write_file
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 from ccmn.data.exchange import write_label_studio, write_tag_csv
@@ -134,30 +134,3 @@ def test_hugging_face_parquet(tmp_path):
     data = read(tmp_path / "data.parquet", ColumnRoles(text=("text",)))
     assert data.label_names == ("sea", "sky", "sun")
     assert_array_equal(data.Y, [[1, 0, 1], [0, 0, 0]])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.json", "{", "not JSON"),
-        ("a.json", "3", "expected a list of objects"),
-        ("a.json", "[" * 100_000, "nested too deeply"),
-        ("a.jsonl", '{"text": "a"}\n{', r"line 2"),
-        ("a.json", '[{"data": {"text": "a"}, "annotations": []}]', "no annotation with a choice"),
-        ("a.json", '[{"data": {"text": "a"}, "annotations": [3]}]', "structure of a known tool"),
-        ("a.json", '[{"data": [], "annotations": {"result": 1}}]', "structure of a known tool"),
-        ("a.json", '[{"responses": [1], "fields": {}}]', "structure of a known tool"),
-        ("a.json", '[{"text": "a", "meta": {"x": 1}}]', "'meta' contains objects"),
-        ("a.jsonl", '{"text": "a", "labels": ["\\ud800"]}', "half of a character"),
-        ("a.jsonl", '{"text": "a", "labels": [1' + "0" * 5000 + "]}", "digits"),
-    ],
-)
-def test_damaged_files(write, name, content, message):
-    with pytest.raises(ValueError, match=message):
-        read_file(write(name, content))
-
-
-def test_integers_that_are_too_large(write):
-    path = write("a.jsonl", '{"age": 1' + "0" * 400 + ', "labels": ["x"]}\n{"age": 2, "labels": []}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl.*too large"):
-        read_file(path)

@@ -223,24 +223,6 @@ def test_damaged_compression(tmp_path, end):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "labels"),
-    [
-        ("data.csv", "a,sea\n1_0,1\n", -1),
-        ("data.csv", "a,sea,b\n1,1,\n1_0.5,0,\n", ["sea"]),
-        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n1_0,1\n", -1),
-        ("data.arff", "@relation x\n@attribute a numeric\n@attribute b {0,1}\n@data\n{0 1_0}\n", -1),
-        ("data.arff", "@relation x\n@attribute a {0,1_0}\n@attribute b {0,1}\n@data\n10,1\n", -1),
-        ("data.svm", "0 1:1_0\n", None),
-        ("data.svm", "0 1_0:1\n", None),
-    ],
-)
-def test_underscores_in_numbers_are_rejected(write, name, content, labels):
-    """Python reads 1_0 as 10."""
-    with pytest.raises(ValueError, match=rf"{name}.*1_0"):
-        read_file(write(name, content), labels)
-
-
-@pytest.mark.parametrize(
     ("name", "target"), [("task.npz", "ccmn.data.npz.np.load"), ("task.mat", "ccmn.data.mat.read_variables")]
 )
 def test_exhausted_memory_is_not_reported_as_a_damaged_file(small, tmp_path, monkeypatch, name, target):
@@ -252,20 +234,3 @@ def test_exhausted_memory_is_not_reported_as_a_damaged_file(small, tmp_path, mon
     monkeypatch.setattr(target, fail)
     with pytest.raises(MemoryError, match="Unable"):
         read_file(tmp_path / name)
-
-
-def test_failed_write_keeps_the_old_file(small, tmp_path, monkeypatch):
-    path = tmp_path / "data.npz"
-    path.write_text("old content")
-
-    def fail(stream, **arrays):
-        stream.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "savez_compressed", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_file(small, path)
-    assert path.read_text() == "old content"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        write_file(small, tmp_path / "nowhere" / "data.csv")

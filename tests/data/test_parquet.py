@@ -33,37 +33,6 @@ def test_reads_numbers_booleans_and_nulls(tmp_path):
     assert_array_equal(data.Y, [[1, 1], [0, 0], [np.nan, 1]])
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"a": ["red"], "sea": [0]}, "row 1: 'red' in column 'a' is not a number.*TablePreprocessor"),
-        ({"a": [[1.0]], "sea": [0]}, r"row 1: '\[1\.?\]' in column 'a' is not a number"),
-        ({"a": pa.array([0], pa.timestamp("s")), "sea": [0]}, "row 1: '1970-01-01 00:00:00' in column 'a'"),
-        ({"a": [1.0], "sea": ["maybe"]}, "row 1: 'maybe' in column 'sea' is not a number"),
-        ({"a": [1.0, 2.0], "sea": [0, 3]}, "row 2: 3 in column 'sea'"),
-        ({"a": [np.inf], "sea": [0]}, "row 1: infinite"),
-        ({"__index_level_0__": [5], "sea": [0]}, "index=False"),
-        ({"a": pa.array([], pa.float32()), "sea": pa.array([], pa.int8())}, "has no rows"),
-        ({"a": [1.0], "b": [0]}, "there is no label column"),
-    ],
-)
-def test_malformed(tmp_path, columns, message):
-    path = write_table(tmp_path / "data.parquet", **columns)
-    with pytest.raises(ValueError, match=message) as caught:
-        read_file(path, ["sea"])
-    assert str(path) in str(caught.value)
-
-
-def test_damaged_footer_is_reported_in_one_line(tmp_path):
-    path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])
-    content = bytearray(path.read_bytes())
-    content[-60:-8] = b"\xff" * 52
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="is not a complete Parquet file") as caught:
-        read_file(path, -1)
-    assert "\n" not in str(caught.value)
-
-
 def test_damaged_levels_do_not_end_the_process(tmp_path):
     """Pyarrow ends the process if metadata of columns are inspected that do not fit the schema."""
     path = write_table(tmp_path / "data.parquet", a=[1.0], sea=[0])

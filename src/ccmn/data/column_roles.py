@@ -66,7 +66,8 @@ class ColumnRoles:
 
     def over(self, defaults: ColumnRoles) -> ColumnRoles:
         """Return these roles, completed with those that a file or a model declares."""
-        given = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = {name: value for name, value in given.items() if name == "labels" or value != ()}
         if "labels" in given and "tags" not in given:
             defaults = replace(defaults, tags=None)
         if "tags" not in given and self.separator == DEFAULT_SEPARATOR:
