@@ -92,12 +92,6 @@ def test_verified_labels_are_certain(hard_rows):
     assert_array_equal(scores_of(pair, noisy.shape), found)
 
 
-def test_trusted_labels_of_another_shape_are_rejected(hard_rows):
-    true, noisy, P = hard_rows
-    with pytest.raises(ValueError, match=r"trusted must have shape \(5, 4\); got shape \(5, 2\)"):
-        find_label_issues(noisy, P, trusted=(np.arange(5), true[:5, :2]))
-
-
 class TestAnnotators:
     @pytest.fixture
     def task(self):
@@ -127,19 +121,6 @@ class TestAnnotators:
             precision.append(average_precision_score(wrong, found[n_trusted:].ravel()))
         assert precision[1] > precision[0] + 0.05
 
-    def test_one_annotator_who_gives_labels_as_expected_changes_nothing(self, task):
-        true, _, _, _ = task
-        P = np.broadcast_to(true.mean(0), true.shape)
-        alone = find_label_issues(true, P, groups=["a"] * len(true))
-        assert_allclose(alone.suspicion, find_label_issues(true, P).suspicion)
-
-    def test_blocks_of_rows_get_their_own_annotators(self, task, monkeypatch):
-        true, noisy, P, annotator = task
-        arguments = {"trusted": (np.arange(100), true[:100]), "groups": annotator, "min_p_wrong": 0}
-        expected = find_label_issues(noisy, P, **arguments)
-        monkeypatch.setattr("ccmn.audit.label_issues.MAX_BLOCK_ENTRIES", 64)
-        assert_allclose(find_label_issues(noisy, P, **arguments).p_wrong, expected.p_wrong)
-
     def test_errors(self, task):
         _, noisy, P, annotator = task
         with pytest.raises(ValueError, match="groups have no effect on the posterior under noise="):
@@ -156,17 +137,6 @@ class TestVotes:
         wrong = np.random.default_rng(7).random((len(true), 3, 4)) < 0.25
         votes = np.where(wrong, 1 - true[:, None], true[:, None])
         return true, (votes.mean(1) > 0.5).astype(float), clean, votes
-
-    @pytest.mark.parametrize("n_trusted", [0, 100])
-    def test_dissent_improves_the_order(self, task, n_trusted):
-        true, noisy, P, votes = task
-        arguments = {"trusted": (np.arange(n_trusted), true[:n_trusted]), "min_p_wrong": 0} if n_trusted else {}
-        wrong = (noisy != true)[n_trusted:].ravel()
-        precision = []
-        for known in (None, votes):
-            found = scores_of(find_label_issues(noisy, P, votes=known, **arguments), noisy.shape)
-            precision.append(average_precision_score(wrong, found[n_trusted:].ravel()))
-        assert precision[1] > precision[0] + 0.05
 
     def test_suspicion_adds_the_term_of_the_reference_to_the_log_odds(self, task):
         _, noisy, P, votes = (part[:40].copy() for part in task)

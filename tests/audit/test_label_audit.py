@@ -5,12 +5,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from numpy.testing import assert_allclose
 from pandas.testing import assert_frame_equal
 from scipy.special import expit
 
-from ccmn import PartialNoise, find_label_issues
+from ccmn import find_label_issues
 from ccmn.audit import audit_labels
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates
@@ -116,44 +115,8 @@ def test_correct_labels_are_not_accused(make):
     assert ranked.summary is None
 
 
-def test_out_of_fold_probabilities_do_not_see_their_own_label():
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(1000, 100)), rng.integers(0, 2, (1000, 3)).astype(float)
-    P = audit_labels(X, Y).pred_proba
-    # Predictions of random labels by a model that has seen them would be correlated with them.
-    assert np.corrcoef(P.ravel(), Y.ravel())[0, 1] < 0.1
-    assert 0.4 < P.mean() < 0.6
-
-
-def test_out_of_fold_probabilities_of_unobserved_and_constant_labels():
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(120, 3))
-    Y = np.stack([X[:, 0] > 0, np.zeros(120), X[:, 1] > 0], 1).astype(float)
-    Y[:60, 2] = np.nan
-    P = audit_labels(X, Y).pred_proba
-    assert np.isfinite(P).all()
-    assert P[:, 1].max() < 0.02
-    assert ((P[:60, 2] > 0.5) == (X[:60, 1] > 0)).mean() > 0.8
-
-
-def test_audit_containers_and_random_state(task):
-    expected = audit_labels(task.X, task.Y_noisy, PartialNoise(0.2, n_labels=2), random_state=3).issues
-    frame = pd.DataFrame(task.X.astype(float))
-    found = audit_labels(frame, scipy.sparse.csr_array(task.Y_noisy), PartialNoise(0.2, n_labels=2), random_state=3)
-    assert_frame_equal(found.issues, expected)
-    sparse = audit_labels(scipy.sparse.csr_array(task.X), task.Y_noisy, task.noise)
-    assert sparse.pred_proba.shape == task.Y.shape
-    masked = np.where(np.arange(300)[:, None] < 100, np.nan, task.Y_noisy)
-    assert (audit_labels(task.X, masked, task.noise, min_p_wrong=0).issues.row >= 100).all()
-
-
-def test_audit_rejects_unknown_noise(task):
+def test_invalid_arguments(task):
     with pytest.raises(ValueError, match="noise must be"):
         audit_labels(task.X, task.Y_noisy, "none")
-
-
-def test_audit_rejects_invalid_features(task):
-    with pytest.raises(ValueError, match="X and Y_noisy must have the same number of rows; got 9 and 300"):
+    with pytest.raises(ValueError, match="got 9 and 300"):
         audit_labels(task.X[:9], task.Y_noisy, task.noise)
-    with pytest.raises(ValueError, match="NaN"):
-        audit_labels(task.X * np.nan, task.Y_noisy, task.noise)

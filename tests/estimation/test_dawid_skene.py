@@ -10,7 +10,6 @@ import scipy.special
 
 from ccmn.estimation import estimate_noise
 from ccmn.estimation.dawid_skene import (
-    LEVEL_COUNT,
     LEVELS,
     VoteDesign,
     calibrate_machines,
@@ -73,24 +72,6 @@ def test_levels_agree_with_bayes_rule_over_all_levels():
                         chance *= p ** votes[i, w, j] * (1 - p) ** (1 - votes[i, w, j])
                 chances.append(chance)
             np.testing.assert_allclose(levels[i * q + j], np.array(chances) / sum(chances), rtol=2e-4, atol=1e-6)
-
-
-def test_em_raises_the_penalized_likelihood_of_the_votes():
-    votes = np.repeat(random_votes(), 10, 0)
-    table = VoteTable.read(votes)
-    design = VoteDesign(table)
-
-    def likelihood(model):
-        total = LEVEL_COUNT * np.log(model.shares).sum()
-        for i, j in np.ndindex(votes.shape[0], votes.shape[2]):
-            voted = ~np.isnan(votes[i, :, j])
-            p = scipy.special.expit(model.skills[voted, j, :1] + model.skills[voted, j, 1:] * LEVELS)
-            chance = np.where(votes[i, voted, j][:, None] == 1, p, 1 - p).prod(0)
-            total += np.log(chance @ model.shares[j])
-        return total
-
-    assert design.center(np.ones((design.pairs.size, 2)))[:, 0] == pytest.approx(0)
-    assert likelihood(fit_votes(table, max_iterations=30)) > likelihood(fit_votes(table, max_iterations=2))
 
 
 def test_probabilities_of_a_machine_are_calibrated():

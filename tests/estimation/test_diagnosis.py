@@ -43,10 +43,6 @@ def test_class_conditional_noise_is_not_flagged():
     assert not free.flags
 
 
-NOISE = ClassConditionalNoise([0.2, 0.1], [0.1, 0.3])
-ETA = np.random.default_rng(0).random((200, 2))
-
-
 def mark_uncertain(rate_pos, rate_neg, seed=0):
     """Return true labels in which some positives and negatives are replaced by -1, independently of the features."""
     drawn = np.random.default_rng(seed).random(DATA.Y.shape)

@@ -21,30 +21,29 @@ def rates(names=None, flags=()):
     return replace(TWO_SIDED, label_names=names, flags=flags)
 
 
-def test_shapes_and_counts():
-    result = rates()
-    for name in ("rho_pos", "rho_neg", "se_pos", "se_neg", "prior"):
-        assert getattr(result, name).shape == (2,)
-        assert getattr(result, name).dtype == np.float64
-        assert not getattr(result, name).flags.writeable
-    assert result.ci_pos.shape == result.ci_neg.shape == (2, 2)
-    assert result.n_pos.tolist() == [2, 1]
-    assert result.n_neg.tolist() == [2, 2]
-    assert result.n_labels == 2
+def test_known_rates():
+    assert TWO_SIDED.prior == pytest.approx([(0.5 - 0.1) / 0.7, (1 / 3 - 0.2) / 0.5])
+    assert (TWO_SIDED.n_pos.tolist(), TWO_SIDED.n_neg.tolist()) == ([2, 1], [2, 2])
+    assert not TWO_SIDED.rho_pos.flags.writeable
+    for noise in (PartialNoise([0.6, 0.0]), MissingNoise([0.95, 0.1])):
+        found = NoiseRates.known(noise, Y)
+        assert found.noise == noise
+        assert 0 <= found.prior.min() <= found.prior.max() <= 1
+        assert type(replace(found, noise_type=("partial", "missing")).noise) is ClassConditionalNoise
 
 
-def test_prior_follows_from_rates():
-    np.testing.assert_allclose(rates().prior, [(0.5 - 0.1) / 0.7, (1 / 3 - 0.2) / 0.5])
-    limited = NoiseRates.known(ClassConditionalNoise([0.2, 0.2], [0.6, 0.0]), Y)
-    assert limited.prior.tolist() == pytest.approx([0, 1 / 3 / 0.8])
-
-
-@pytest.mark.parametrize("noise", [TWO_SIDED.noise, PartialNoise([0.1, 0.1]), MissingNoise([0.95, 0.1])])
-def test_class_of_noise_model_follows_noise_type(noise):
-    result = NoiseRates.known(noise, Y)
-    assert result.noise == noise
-    assert type(replace(result, noise_type=("partial", "missing")).noise) is ClassConditionalNoise
-    assert not result.se_neg.any()
+def test_table_and_text():
+    found = rates(("sea", "sky"), [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")])
+    assert found.to_frame().loc["sky", ["rho_pos", "low_pos", "high_pos", "rho_neg"]].tolist() == [0.3, 0.3, 0.3, 0.2]
+    assert found.to_frame()["flags"].tolist() == ["", "clipped"]
+    lines = ["! label 'sky': too noisy [clipped]", "! all labels: 4 rows [few_rows]"]
+    assert repr(found).splitlines()[-2:] == lines
+    assert str(rates(None, found.flags).flags[0]) == "label 1: too noisy [clipped]"
+    many = replace(
+        NoiseRates.known(ClassConditionalNoise(0.2, 0.1, n_labels=40), np.zeros((4, 40))), flags=found.flags * 4
+    )
+    assert "... and 3 more flags" in repr(many)
+    assert len(repr(many).splitlines()) < 25
 
 
 def test_json_round_trip():
@@ -65,27 +64,6 @@ def test_from_dict_rejects_invalid_descriptions():
         NoiseRates.from_dict({**rates().to_dict(), "prior": [0.5]})
 
 
-def test_repr():
-    text = repr(rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows are few")]))
-    assert text.splitlines()[0] == "NoiseRates(2 labels)"
-    assert "sky    0.300" in text
-    assert "! all labels: 4 rows are few [few_rows]" in text
-    noise = ClassConditionalNoise(0.2, 0.1, n_labels=20)
-    many = replace(NoiseRates.known(noise, np.zeros((4, 20))), flags=[Flag("a", "b", 3)] * 9)
-    assert len(repr(many).splitlines()) < 25
-    assert "! label 3: b [a]" in repr(many)
-    assert "... and 4 more flags" in repr(many)
-
-
-def test_frame():
-    frame = rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows", 1)]).to_frame()
-    assert frame.index.tolist() == ["sea", "sky"]
-    assert frame.loc["sky", ["rho_pos", "low_pos", "high_pos", "rho_neg"]].tolist() == pytest.approx(
-        [0.3, 0.3, 0.3, 0.2]
-    )
-    assert frame["flags"].tolist() == ["", "few_rows"]
-
-
 def test_plot_and_notebook_table():
     found = rates(names=("sea", "<b>"))
     ax = found.plot()
@@ -97,19 +75,6 @@ def test_plot_and_notebook_table():
     assert found.plot(ax) is ax
     assert "&lt;b&gt;" in found._repr_html_()
     assert "if errors depend only on the label" in found._repr_html_()
-
-
-def test_flags_contain_label_names():
-    notes = [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")]
-    named = rates(names=("sea", "sky"), flags=notes)
-    assert [str(flag) for flag in named.flags[-2:]] == [
-        "label 'sky': too noisy [clipped]",
-        "all labels: 4 rows [few_rows]",
-    ]
-    assert "! label 'sky': too noisy" in repr(named)
-    assert str(rates(flags=notes).flags[-2]) == "label 1: too noisy [clipped]"
-    assert named.to_dict()["flags"][-2] == ["clipped", "too noisy", 1]
-    assert NoiseRates.from_dict(named.to_dict()).flags == named.flags
 
 
 # -- Groups
@@ -149,8 +114,3 @@ def test_trusted_rows_are_used_in_their_group():
     rates = estimate_noise(Y_noisy=NOISY, trusted=(rows, DATA.Y[rows]), groups=GROUPS, prevalence=0.5)
     alone = estimate_noise(Y_noisy=NOISY[:800], trusted=(rows[:80], DATA.Y[rows[:80]]), prevalence=0.5)
     np.testing.assert_array_equal(rates.rates["site a"].rho_neg, alone.rho_neg)
-
-
-def test_invalid_groups_are_rejected():
-    with pytest.raises(ValueError, match=r"groups must .*2400.*got 2"):
-        estimate_noise(DATA.X, NOISY, groups=["a", "b"])

@@ -39,11 +39,6 @@ def test_gain_agrees_with_bayes_rule_over_all_pairs_of_votes():
         assert gain[i, j] - TIE_WEIGHT * mu * (1 - mu) == pytest.approx(min(mu, 1 - mu) - error)
 
 
-def test_votes_of_a_spammer_gain_nothing():
-    gain = expected_gain(np.array([[0.1], [0.5], [0.9]]), np.array([0.7]), np.array([0.3]))
-    np.testing.assert_allclose(gain.ravel(), TIE_WEIGHT * np.array([0.09, 0.25, 0.09]), atol=1e-12)
-
-
 def test_queue_of_one_annotator_leaves_out_his_votes():
     _, _, shown = make_votes()
     inferred = ccmn.infer_labels(shown)

@@ -41,13 +41,6 @@ def test_better_than_the_majority_vote(task):
     np.testing.assert_allclose(clf.noise_.rho_pos, 1 - (proba * proba).sum(0) / proba.sum(0))
 
 
-@pytest.mark.parametrize("loss", ["ranking", "hamming"])
-def test_all_losses_take_votes(task, loss):
-    X, Y, votes = task
-    clf = CCMNClassifier(loss=loss, epochs=20, random_state=0).fit(X[:300], VoteTable.read(votes[:300]))
-    assert ((clf.predict_proba(X[300:]) >= 0.5) == Y[300:]).mean() > 0.8
-
-
 def test_rows_without_votes_saved_model_and_verified_rows(task, tmp_path):
     X, Y, votes = task
     part = votes.copy()

@@ -70,16 +70,6 @@ def test_features_improve_the_labels():
     assert votes_only + 0.01 < with_features
 
 
-def test_labels_are_learned_from_rows_with_votes():
-    task = make_votes(600, 6, 2, 4, 1)
-    votes = task.votes.copy()
-    votes[:200] = np.nan  # no votes: only the classifier predicts these rows
-    votes[200:300, :, 1] = np.nan  # label 1 was not asked
-    proba = ccmn.infer_labels(votes, task.X).proba
-    for rows in (slice(0, 200), slice(200, 300)):
-        assert average_precision_score(task.Y[rows, 1], proba[rows, 1]) > 1.5 * task.Y[rows, 1].mean()
-
-
 def test_spammer_has_no_influence():
     task = make_votes(800, 5, 2, 5, 0)
     rng = np.random.default_rng(9)
@@ -129,15 +119,6 @@ def test_labels_that_nobody_or_everybody_uses_and_a_single_annotator():
     single = ccmn.infer_labels(votes[:, :1])
     np.testing.assert_array_equal(single.labels, votes[:, 0])
     assert (inferred.noise.rho_pos + inferred.noise.rho_neg < 1).all()
-
-
-def test_probabilities_of_a_machine_are_one_more_annotator():
-    task = make_votes(1500, 4, 2, 2, 0)
-    logit = task.X @ np.linalg.lstsq(task.X, task.Y - task.Y.mean(0), rcond=None)[0] * 6 - 1
-    machine = 1 / (1 + np.exp(-2 * logit))[:, None]  # overconfident
-    people = mean_precision(task.Y, ccmn.infer_labels(task.votes).proba)
-    inferred = ccmn.infer_labels(np.concatenate([task.votes, machine], 1))
-    assert mean_precision(task.Y, inferred.proba) > people + 0.01
 
 
 def test_probabilities_that_are_shifted_count_as_much_as_calibrated_ones():
@@ -209,19 +190,3 @@ def test_results_are_reproducible_and_do_not_depend_on_the_container():
     np.testing.assert_array_equal(first.ci_neg, second.ci_neg)
     with pytest.raises(ValueError, match="3 rows"):
         ccmn.infer_labels(np.ones((4, 2, 2)), np.ones((3, 1)))
-
-
-@pytest.mark.slow
-def test_a_million_votes_of_ten_thousand_annotators_need_little_memory():
-    import resource
-
-    rng = np.random.default_rng(0)
-    n, a, q = 40_000, 10_000, 5  # n * a * q values would need 16 GB
-    row = np.repeat(np.arange(n), 5 * q)
-    annotator, label = np.repeat(rng.integers(0, a, n * 5), q), np.tile(np.arange(q), n * 5)
-    Y = rng.random((n, q)) < 0.2
-    value = np.where(Y[row, label], rng.random(row.size) < 0.8, rng.random(row.size) < 0.05)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    inferred = ccmn.infer_labels(VoteTable(row, annotator, label, value, (n, a, q)))
-    assert (inferred.labels != Y).mean() < 0.02
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
