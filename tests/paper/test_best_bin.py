@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccmn.noise import PartialNoise
-from ccmn.paper.best_bin import best_bin_noise, best_bin_rate, mixture_proportion
+from ccmn.paper.runner import best_bin_noise, best_bin_rate, mixture_proportion
 
 
 def loop_proportion(component, mixture):

@@ -12,11 +12,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ccmn.data import MultiLabelData, make_noisy_multilabel
-from ccmn.metrics import METRICS, coverage
-from ccmn.paper.fleet import FleetSettings, HeldOutSet, criteria, run_fleet
+from ccmn.metrics import METRICS, average_precision, coverage, hamming_loss, ranking_loss
+from ccmn.paper import fleet
+from ccmn.paper.fleet import BatchedMetrics, FleetSettings, HeldOutSet, criteria, run_fleet
 from ccmn.paper.protocols import LITERAL, MODERATE, make_repeat
 from ccmn.paper.tables import PAPER_METHODS, TABLE_METRICS
 from metrics import reference
+from metrics.strategies import labels_and_scores, random_case
 
 ALL_METRICS = ("hamming_loss", "ranking_loss", "average_precision", "coverage")
 
@@ -52,7 +54,6 @@ def test_every_cell_has_a_value(data):
         for metric in (*TABLE_METRICS, "coverage")
     }
     assert all(0 <= value <= 1 for value in found.values())
-    assert all(len(o.curves["hamming_loss"]) == 2 for o in outcomes)
 
 
 def test_values_do_not_depend_on_the_group_size(data):
@@ -88,7 +89,7 @@ def test_refit_uses_all_known_rows_and_the_selected_epoch(data, monkeypatch):
     [before], [after] = (
         list(run_fleet(data, [repeat], ["unbiased-hamming-hinge"], replace(settings, refit=r))) for r in (False, True)
     )
-    assert (after.chosen, after.curves) == (before.chosen, before.curves)
+    assert after.chosen == before.chosen
     # Train on all known rows and evaluate the test rows after every epoch.
     seen, original = [], HeldOutSet.measure
     monkeypatch.setattr(HeldOutSet, "measure", lambda *given: seen.append(original(*given)) or seen[-1])
@@ -168,3 +169,43 @@ def test_criteria_equal_metrics_of_single_models(seed, q):
                     expected = 1 - ordered / pairs
                 value = criterion.sign * float(found[number, g, k])
                 assert value == pytest.approx(float(expected), rel=1e-6, abs=1e-9), criterion
+
+
+# -- Metrics of stacked models
+
+
+@given(labels_and_scores)
+def test_batched_metrics_agree_with_reference(case):
+    Y, scores = case
+    expected = (
+        reference.hamming_loss(Y, scores >= 0),
+        reference.ranking_loss(Y, scores),
+        reference.average_precision(Y, scores),
+    )
+    assert BatchedMetrics(torch.tensor(Y))(torch.tensor(scores)).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("q", [1, 14, 32, 33])
+@pytest.mark.parametrize("block_size", [1, 1000, 1 << 18])
+def test_stack_of_models_agrees_with_single_models(q, block_size, monkeypatch):
+    monkeypatch.setattr(fleet, "MAX_SCORES_PER_BLOCK", block_size)
+    cases = [random_case(30, q, levels, seed=seed) for seed in range(3) for levels in (None, 3)]
+    Y = torch.stack([torch.tensor(Y) for Y, _ in cases[::2]]).unsqueeze(1).to(torch.uint8)  # three groups of two runs
+    scores = torch.stack([torch.tensor(s) for _, s in cases]).float().sub(0.5).view(3, 2, 30, q)
+    metrics_of = BatchedMetrics(Y)
+    for given_scores in (scores, scores + 0.1, scores.transpose(1, 2).contiguous().transpose(1, 2)):
+        found = metrics_of(given_scores)
+        for group in range(3):
+            for run in range(2):
+                y, f = Y[group, 0], given_scores[group, run]
+                expected = [float(v) for v in (hamming_loss(y, f >= 0), ranking_loss(y, f), average_precision(y, f))]
+                assert found[:, group, run].tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_buffers_are_replaced_for_other_dtypes_and_shapes():
+    Y, scores = map(torch.tensor, random_case(20, 6))
+    metrics_of = BatchedMetrics(Y)
+    with torch.inference_mode():
+        wide = metrics_of(scores.double())
+    torch.testing.assert_close(metrics_of(scores.float()), wide)
+    torch.testing.assert_close(metrics_of(torch.stack([scores, scores]).double())[:, 1], wide)

@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ccmn.data.dataset import MultiLabelData
-from ccmn.metrics.ranking_metrics import Ranking, coverage_rows
+from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, coverage_rows, ranking_loss_from
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
-from ccmn.paper.fleet_metrics import BatchedMetrics, pooled_wrong_from
 from ccmn.paper.protocols import DEFAULT_BATCH_SIZE, LEARNING_RATES, Repeat
 from ccmn.paper.tables import GREATER_IS_BETTER, METHODS, PAPER_METHODS, SELECTIONS, TABLE_METRICS, Method
 from ccmn.training.batches import Features, Rows, RunLabels
@@ -35,6 +34,14 @@ _CACHE_BYTES = 16 << 20
 """Size of the last-level cache that the weights of a group should fit in on a CPU."""
 _MAX_KEPT_BYTES = 256 << 20
 """Features of held-out rows are gathered once and kept up to this size."""
+MAX_PAIRWISE_LABELS = 32
+"""Up to this number of labels, ranks are computed from all pairs: sorting many short rows is slower."""
+HIT_WEIGHT = 64
+"""Weight of a true label in a count that stores rank and hits in one number; larger than the number of labels."""
+MAX_PAIRS_PER_BLOCK = 1 << 17
+"""Maximum number of pairs that are compared at a time. Buffers of this size fit in the CPU cache."""
+MAX_SCORES_PER_BLOCK = 1 << 18
+"""Maximum number of scores per block on a CPU. Blocks of this size fit in the cache."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,13 @@ class Outcome:
     """Values of one method in one repeat.
 
     For every selection and metric, ``values`` has the value on true test labels, and ``chosen`` the selected
-    hyperparameters with the validation value that they were selected by. For every metric, ``curves`` has (epoch, value
-    on true validation labels) at the selected learning rate.
+    hyperparameters with the validation value that they were selected by.
     """
 
     method: str
     repeat: int
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     chosen: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    curves: dict[str, list[list[float]]] = field(default_factory=dict)
 
     def add(self, selection: str, values: Mapping[str, Tensor], choice: dict[str, float]) -> None:
         """Store the test values of some metrics, and the choice that they are based on."""
@@ -137,12 +142,11 @@ class Fleet:
         """Train all methods, select on the validation rows, then evaluate on the test rows."""
         wanted, validation = criteria(self.settings.metrics, self.settings.selections), self._held_out("validation")
         best = KeepBest(lambda network: -validation.measure(wanted, self._scores(network, validation)), 0.0)
-        network, curve = self._train([r.train for r in self.repeats], best, self.settings.epochs)
-        final = best
+        network, final = self._train([r.train for r in self.repeats], best, self.settings.epochs), best
         if self.settings.refit:
             epochs = itertools.count()
             final = KeepBest(lambda network: -(best.epoch == next(epochs)).double())
-            network, _ = self._train([r.known for r in self.repeats], final, int(best.epoch.max()) + 1)
+            network = self._train([r.known for r in self.repeats], final, int(best.epoch.max()) + 1)
         tested: dict[tuple[str, str], Tensor] = {}
         test = self._held_out("test")
         for number, criterion in enumerate(wanted):
@@ -150,13 +154,13 @@ class Fleet:
             with torch.no_grad():
                 metrics = test.metrics(self._scores(network, test), criterion.decides)
             tested |= {(criterion.selection, metric): value for metric, value in metrics.items()}
-        return self._outcomes(wanted, best, curve, tested)
+        return self._outcomes(wanted, best, tested)
 
     def _scores(self, network: Network, rows: HeldOutSet) -> Tensor:
         return self.loss.decision(network.outputs(rows.inputs()))
 
-    def _train(self, rows: list[NDArray[np.intp]], best: KeepBest, epochs: int) -> tuple[Network, Tensor]:
-        """Train all runs on these rows of every repeat, each from its own initial weights; return all criteria, too."""
+    def _train(self, rows: list[NDArray[np.intp]], best: KeepBest, epochs: int) -> Network:
+        """Train all runs on these rows of every repeat, each from its own initial weights."""
         settings, device = self.settings, self.features.device
         G, K = len(self.repeats), len(self.methods) * self.n_rates
         seeds = [[r.number * 1000 + k % self.n_rates for k in range(K)] for r in self.repeats]
@@ -175,16 +179,13 @@ class Fleet:
         )
         if result.interrupted:  # the best weights so far are no result of the protocol
             raise KeyboardInterrupt
-        return network, -torch.stack(result.criteria)
+        return network
 
     def _parts(self) -> list[Part]:
         """Return the slices of the runs with the same surrogate."""
-        parts = []
-        for _, group in itertools.groupby(enumerate(self.methods), key=lambda pair: pair[1].surrogate):
-            numbers = [i for i, _ in group]
-            runs = slice(numbers[0] * self.n_rates, (numbers[-1] + 1) * self.n_rates)
-            parts.append(Part(runs, self.methods[numbers[0]].make_loss()))
-        return parts
+        names, n = [m.surrogate for m in self.methods], self.n_rates
+        firsts = [(names.index(name), names.count(name)) for name in dict.fromkeys(names)]
+        return [Part(slice(i * n, (i + count) * n), self.methods[i].make_loss()) for i, count in firsts]
 
     def _rates(self, *, for_training: bool) -> tuple[Tensor, ...]:
         """Return rho_pos and rho_neg of every run, (G, K, q).
@@ -213,14 +214,12 @@ class Fleet:
         return HeldOutSet(clean, debiased.float(), gather)
 
     def _outcomes(
-        self, wanted: Sequence[Criterion], best: KeepBest, curve: Tensor, test: Mapping[tuple[str, str], Tensor]
+        self, wanted: Sequence[Criterion], best: KeepBest, test: Mapping[tuple[str, str], Tensor]
     ) -> list[Outcome]:
         """Return the values at the best learning rate of every criterion and repeat."""
         shape = len(wanted), len(self.repeats), len(self.methods), self.n_rates
         value, epoch = (t.cpu().view(shape) for t in (-best.value, best.epoch))
-        curves = curve.cpu().view(-1, *shape)
         tested = {key: values.cpu().view(shape[1:]) for key, values in test.items()}
-        points = np.unique(np.linspace(0, len(curves) - 1, 40).round().astype(int))
         outcomes = []
         for m, g in itertools.product(range(len(self.methods)), range(len(self.repeats))):
             outcome = Outcome(self.methods[m].name, self.repeats[g].number)
@@ -233,9 +232,6 @@ class Fleet:
                 }
                 values = {metric: tested[criterion.selection, metric][g, m, rate] for metric in criterion.decides}
                 outcome.add(criterion.selection, values, choice)
-                if criterion.selection == "clean":
-                    line = criterion.sign * curves[points, number, g, m, rate]
-                    outcome.curves[criterion.name] = [[int(e) + 1, round(float(v), 4)] for e, v in zip(points, line)]
             outcomes.append(outcome)
         return outcomes
 
@@ -337,3 +333,117 @@ class HeldOutSet:
             values["noisy", "ranking_loss"] = wrong.sum(-1) / pairs.sum(-1)
         stacked = torch.stack([c.sign * values[c.selection, c.name] for c in wanted])
         return stacked.masked_fill(~scores.sum((-1, -2)).isfinite(), torch.nan)
+
+
+# -- Three metrics of many models on the same rows, epoch after epoch: buffers are reused between calls
+
+
+def pooled_wrong_from(ranking: Ranking) -> tuple[Tensor, Tensor]:
+    r"""Return the weights of wrong pairs (a tied pair counts 1/2) and of all pairs of each row, for real-valued labels.
+
+    .. math:: \sum_{j \neq k} p_j (1 - p_k) (1[f_j < f_k] + \tfrac12 1[f_j = f_k])
+              = \tfrac12 \Big( \sum_j (p_j r_j - h_j) + \sum_{j \neq k} p_j (1 - p_k) \Big)
+
+    Here :math:`p_j` is the value of label j, :math:`r_j` its rank and
+    :math:`h_j = \sum_{k: f_k \geq f_j} p_k` its hits. Products of two p cancel on the right-hand side, so the ranking
+    is sufficient.
+    """
+    p, total = ranking.labels, ranking.positives
+    pairs = total * (p.shape[-1] - total) - (p * (1 - p)).sum(-1)
+    return ((p * ranking.rank - ranking.hits).sum(-1) + pairs) / 2, pairs
+
+
+class BatchedMetrics:
+    """Hamming loss, ranking loss and average precision of score matrices for one label matrix or a stack of them.
+
+    Leading dimensions of the labels ``Y`` (..., n, q) broadcast with those of the scores.
+
+    >>> metrics = BatchedMetrics(torch.tensor([[1, 0, 1, 0]]))
+    >>> metrics(torch.tensor([[0.9, 0.8, 0.3, -0.1]]))
+    tensor([0.2500, 0.2500, 0.8333], dtype=torch.float64)
+    """
+
+    def __init__(self, Y: Tensor) -> None:
+        self.Y = Y
+        self._pairwise: _PairwiseMetrics | None = None
+        self._made_for: tuple[torch.Size, torch.dtype] | None = None
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """Return the three metrics as means over rows: (..., n, q) -> (3, ...), float64.
+
+        A label is predicted if its score is at least 0.
+        """
+        scores = scores.expand(torch.broadcast_shapes(self.Y.shape, scores.shape))  # type: ignore[no-untyped-call]
+        if scores.device.type != "cpu":
+            return _metrics_by_ranking(self.Y, scores).mean(-1)
+        Y = self.Y[(None,) * (scores.ndim - self.Y.ndim)]
+        if scores.shape[-1] <= MAX_PAIRWISE_LABELS:
+            if self._pairwise is None or self._made_for != (scores.shape, scores.dtype):
+                self._pairwise, self._made_for = _PairwiseMetrics(Y, scores), (scores.shape, scores.dtype)
+            blocks = [self._pairwise(scores[block], block) for block in _blocks(scores)]
+        else:
+            Y = Y.expand(len(scores), *[-1] * (scores.ndim - 1))
+            blocks = [_metrics_by_ranking(Y[block], scores[block]) for block in _blocks(scores)]
+        return torch.cat(blocks, 1).mean(-1)
+
+
+def _metrics_by_ranking(Y: Tensor, scores: Tensor) -> Tensor:
+    scores = scores.contiguous()
+    ranking, wrong = Ranking.of(Y, scores), (scores >= 0) != Y.bool()
+    hamming = wrong.sum(-1).double() / Y.shape[-1]
+    return torch.stack([hamming, ranking_loss_from(ranking), average_precision_from(ranking)])
+
+
+def _blocks(scores: Tensor) -> Iterator[slice]:
+    size = max(1, MAX_SCORES_PER_BLOCK // max(1, scores[0].numel()))
+    return (slice(start, min(start + size, len(scores))) for start in range(0, len(scores), size))
+
+
+class _PairwiseMetrics:
+    """The three metrics for few labels on a CPU, from comparisons of all label pairs.
+
+    Labels are the outermost dimension, so that every operation is vectorized over rows.
+    """
+
+    def __init__(self, Y: Tensor, like: Tensor) -> None:
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        with torch.inference_mode(False):  # buffers must also be writable outside inference mode
+            y = Y.to(dtype).movedim(-1, 0).contiguous()
+            self._y = y.expand(-1, len(like), *y.shape[2:])
+            self._weights = self._y * HIT_WEIGHT + 1
+            positives = self._y.sum(0).double()
+            self._n_pairs = (positives * (len(self._y) - positives)).clamp(min=1)
+            self._n_positives, self._empty = positives.clamp(min=1), (positives == 0).double()
+            shape = like.shape[-1], next(_blocks(like)).stop, *like.shape[1:-1]
+            self._f, self._rank, self._hits = torch.empty(3, *shape, dtype=dtype).unbind(0)
+            self._ratio, self._divisor = torch.empty(2, *shape, dtype=torch.float64).unbind(0)
+            size = max(1, min(len(self._f), MAX_PAIRS_PER_BLOCK // max(1, self._f.numel())))
+            self._pair_buffer = self._f.new_empty(size, *self._f.shape)
+
+    def __call__(self, scores: Tensor, block: slice) -> Tensor:
+        """Return the three metrics of each row of one block: (3, ..., n)."""
+        buffers = (self._f, self._rank, self._hits, self._ratio, self._divisor)
+        f, rank, hits, ratio, divisor = (buffer[:, : len(scores)] for buffer in buffers)
+        y = self._y[:, block]
+        f.copy_(scores.movedim(-1, 0))
+        errors = torch.ge(f, 0, out=hits).ne_(y).sum(0).double()
+        sum_not_below(f, self._weights[:, block], self._pair_buffer[:, :, : len(scores)], out=rank)
+        torch.mul(rank, 1 / HIT_WEIGHT, out=hits).floor_()
+        rank.sub_(hits, alpha=HIT_WEIGHT)
+        hits.mul_(y)
+        precision = ratio.copy_(hits).div_(divisor.copy_(rank)).sum(0)
+        wrong = rank.mul_(y).sub_(hits).sum(0).double()
+        # A row without true labels counts 1; its sum of precisions is 0.
+        precision = (precision + self._empty[block]) / self._n_positives[block]
+        return torch.stack([errors / len(f), wrong / self._n_pairs[block], precision])
+
+
+def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Tensor:
+    """Return for every label j the sum of the weights w_k with f_k >= f_j, (q, ...), by blocks of labels j."""
+    size = len(buffer)
+    for start in range(0, len(f), size):
+        block = f[start : start + size]
+        # Comparisons with floating output are vectorized; those with boolean output are not.
+        not_below = torch.ge(f, block.unsqueeze(1), out=buffer[: len(block)])
+        torch.sum(not_below.mul_(weights), 1, out=out[start : start + size])
+    return out

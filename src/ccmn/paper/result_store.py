@@ -44,8 +44,8 @@ class Cell:
 class Result:
     """Cell that was run: its values, or the error that it failed with.
 
-    ``outcome`` has ``values``, ``chosen`` and ``curves`` of :class:`~ccmn.paper.fleet.Outcome`; it is empty for a
-    failure. ``seconds`` is the time of the group that the cell was trained in, divided by the number of its cells, and
+    ``outcome`` has ``values`` and ``chosen`` of :class:`~ccmn.paper.fleet.Outcome`; it is empty for a failure.
+    ``seconds`` is the time of the group that the cell was trained in, divided by the number of its cells, and
     ``machine`` the device and the versions.
     """
 
@@ -67,11 +67,11 @@ def _check_result(result: Result) -> Result:
     TABLES[cell.table]
     if not (isinstance(cell.repeat, int) and isinstance(cell.n, int)):
         raise ValueError(f"repeat and n must be integers; got {cell.repeat!r} and {cell.n!r}")
-    texts = (cell.protocol, cell.dataset, cell.method, cell.configuration, result.error)
-    if not (all(isinstance(text, str) for text in texts) and isinstance(result.seconds, (int, float))):
-        raise ValueError("protocol, dataset, method, configuration and error must be text, and seconds a number")
-    if not isinstance(result.machine, dict) or not all(isinstance(value, str) for value in result.machine.values()):
-        raise ValueError(f"machine must be a mapping to text; got {str(result.machine)[:60]}")
+    if not (isinstance(result.machine, dict) and isinstance(result.seconds, (int, float))):
+        raise ValueError("machine must be a mapping and seconds a number")
+    texts = (cell.protocol, cell.dataset, cell.method, cell.configuration, result.error, *result.machine.values())
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("protocol, dataset, method, configuration, error and machine must be text")
     values = result.outcome.get("values", {}) if isinstance(result.outcome, dict) else None
     if not isinstance(values, dict) or not all(isinstance(by_metric, dict) for by_metric in values.values()):
         raise ValueError("values must be a mapping from selection and metric to a number")
@@ -99,7 +99,7 @@ CREATE TABLE IF NOT EXISTS results (
     status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
     table_name TEXT NOT NULL, protocol TEXT NOT NULL, dataset TEXT NOT NULL, method TEXT NOT NULL,
     repeat INTEGER NOT NULL, n INTEGER NOT NULL, recipe TEXT NOT NULL,
-    outcome TEXT NOT NULL,    -- JSON: values, selected hyperparameters, learning curves; {} for a failure
+    outcome TEXT NOT NULL,    -- JSON: values, selected hyperparameters; {} for a failure
     error TEXT NOT NULL,
     seconds REAL NOT NULL,    -- time of the group it was part of, divided by its number of cells
     machine TEXT NOT NULL,    -- JSON: device, versions
@@ -180,7 +180,7 @@ def write_cells(results: Iterable[Result], path: PathLike) -> int:
 
 
 def read_cells(path: PathLike) -> list[Result]:
-    """Return the results in a file that :func:`write_cells` wrote, without machine, time and learning curves.
+    """Return the results in a file that :func:`write_cells` wrote, without machine and time.
 
     A line that is incomplete or contains an unknown table, selection or metric is an error with the file and the line.
     """

@@ -29,18 +29,19 @@ from torch import Tensor
 
 from ccmn._files import PathLike, data_name, fingerprint
 from ccmn._registry import Registry
+from ccmn._validation import FloatArray
 from ccmn._version import __version__
 from ccmn.data import load_digit_scenes
 from ccmn.data.catalog import DATASETS, load_dataset
 from ccmn.data.dataset import MultiLabelData
-from ccmn.noise import ClassConditionalNoise
+from ccmn.noise import ClassConditionalNoise, PartialNoise
 from ccmn.paper.baselines import BASELINES, PMLNI, Baseline
 from ccmn.paper.baselines.pml_ni import RangeScaler
-from ccmn.paper.best_bin import best_bin_noise
 from ccmn.paper.fleet import Fleet, FleetSettings, HeldOutSet, Outcome, criteria, group_methods
 from ccmn.paper.protocols import Protocol, Repeat, make_repeat
 from ccmn.paper.result_store import Cell, Result, ResultStore
 from ccmn.paper.tables import METHODS, TABLES, Method, PaperTable
+from ccmn.training.default_model import NoisyLabelModel
 
 DIGITS = "digits"
 """Name of the bundled dataset: images with several handwritten digits, composed from the digits of scikit-learn."""
@@ -221,17 +222,19 @@ def run_columns(
     """
     groups = plan(columns, methods, device=device)
     parts = [without_stored(group, store, retry_failed) for group in groups]
-    tasks = [delayed(_run_numbered)(n, part, device) for n, part in enumerate(parts) if part is not None]
+    tasks = [delayed(run_group)(part, device) for part in parts if part is not None]
+    group_of = {cell: group for group in groups for cell in group.cells}
     total = sum(group.cost for group in groups)
     cost = sum(group.cost for group, part in zip(groups, parts) if part is None)
     # max_nbytes: joblib would send large arrays as read-only memory maps, which torch does not support.
     parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, max_nbytes=None)
     with closing(parallel(tasks)) as finished:  # stops the workers immediately if storing or the callback fails
-        for number, results in finished:
+        for results in finished:
             store.append(results)
-            cost += groups[number].cost
+            group = group_of[results[0].cell]
+            cost += group.cost
             if on_progress is not None:
-                on_progress(GroupFinished(groups[number], sum(r.failed for r in results), cost, total))
+                on_progress(GroupFinished(group, sum(r.failed for r in results), cost, total))
     return groups
 
 
@@ -360,10 +363,6 @@ def without_stored(group: CellGroup, store: ResultStore, retry_failed: bool) -> 
     return replace(group, methods=methods, repeats=tuple(sorted(repeats)))
 
 
-def _run_numbered(number: int, group: CellGroup, device: str) -> tuple[int, list[Result]]:
-    return number, run_group(group, device)
-
-
 def run_group(group: CellGroup, device: str = "cpu") -> list[Result]:
     """Return the results of all cells of a group; if an error occurs, every cell of the group is stored as failed."""
     start, error = time.perf_counter(), ""
@@ -412,6 +411,54 @@ def machine(device: str) -> dict[str, str]:
     kind = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else platform.machine()
     versions = {"ccmn": __version__, "torch": torch.__version__, "numpy": np.__version__}
     return {"device": kind, **versions, "python": platform.python_version()}
+
+
+# -- Rates of candidate sets, mixtures of true labels and of added ones, which have the scores of the zeros
+
+
+def best_bin_noise(X: Any, Y: NDArray[Any], random_state: int = 0) -> PartialNoise:
+    """Return the rates of candidate sets Y (n, q) from out-of-fold predictions of the default model of noisy labels."""
+    scores = NoisyLabelModel(random_state).fit(X, Y).out_of_fold_log_odds(X)
+    return PartialNoise([best_bin_rate(f, y == 1) for f, y in zip(scores.T, Y.T)])
+
+
+def best_bin_rate(scores: FloatArray, positive: NDArray[np.bool_], largest: float = 0.9) -> float:
+    r"""Return rho_neg of one label from its scores (n,) and whether each row was observed as 1.
+
+    The largest share :math:`\kappa` of the ones that looks like the zeros gives
+
+    .. math:: \rho_{neg} = \frac{\tilde p\, \kappa}{1 - \tilde p (1 - \kappa)} .
+
+    Debiased labels of a label with a rate above ``largest`` have too large a variance to train with.
+    """
+    if positive.all() or not positive.any():
+        return 0.0
+    share = mixture_proportion(-scores[~positive], -scores[positive])
+    observed = float(positive.mean())
+    return min(observed * share / (1 - observed * (1 - share)), largest)
+
+
+def mixture_proportion(component: FloatArray, mixture: FloatArray, delta: float = 0.1, gamma: float = 0.01) -> float:
+    r"""Return the largest share of a component, which has high scores, in a mixture by the best-bin estimator [1]_.
+
+    .. math:: \hat\kappa = \frac{q_M(\hat c)}{q_C(\hat c)}, \qquad
+        \hat c = \arg\min_c \frac{q_M(c)}{q_C(c)} + (1 + \gamma) \frac{1}{q_C(c)}
+        \Bigl(\sqrt{\tfrac{\log(4/\delta)}{2|C|}} + \sqrt{\tfrac{\log(4/\delta)}{2|M|}}\Bigr)
+
+    where :math:`q_C(c)` and :math:`q_M(c)` are the shares of component and mixture with a score of at least c. A bin
+    with a single row of the component is not used, unless it contains the whole component.
+
+    References
+    ----------
+    .. [1] S. Garg et al., "Mixture Proportion Estimation and PU Learning: A Modern Approach", NeurIPS 2021.
+    """
+    thresholds = np.unique(component)
+    q_C, q_M = (1 - np.searchsorted(np.sort(part), thresholds) / len(part) for part in (component, mixture))
+    usable = (q_C > 1.5 / len(component)) | (q_C == 1)
+    q_C, q_M = q_C[usable], q_M[usable]
+    width = sum(np.sqrt(np.log(4 / delta) / (2 * len(part))) for part in (component, mixture))
+    best = (q_M / q_C + (1 + gamma) * width / q_C).argmin()
+    return float(min(q_M[best] / q_C[best], 1))
 
 
 # -- Competing methods of table 3: scikit-learn style estimators, fitted one at a time

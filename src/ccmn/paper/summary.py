@@ -246,15 +246,12 @@ def _best(means: dict[str, float], metric: str) -> str | None:
 
 
 def _mark(values: Values, proposed: str, method: str, dataset: str, metric: str) -> str:
-    a, b = _paired(values[proposed, dataset, metric], values[method, dataset, metric])
+    ours, theirs = values[proposed, dataset, metric], values[method, dataset, metric]
+    common = sorted(ours.keys() & theirs.keys())
+    a, b = ([runs[repeat] for repeat in common] for runs in (ours, theirs))
     if method == proposed or paired_t_test(a, b) >= SIGNIFICANCE_LEVEL:
         return ""
-    return "better" if (np.mean(a) > np.mean(b)) == GREATER_IS_BETTER[metric] else "worse"
-
-
-def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[list[float], list[float]]:
-    repeats = sorted(ours.keys() & theirs.keys())
-    return [ours[r] for r in repeats], [theirs[r] for r in repeats]
+    return "better" if _sign(metric) * (np.mean(a) - np.mean(b)) > 0 else "worse"
 
 
 def _ranking(entries: Sequence[TableEntry]) -> Friedman | None:
