@@ -23,9 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.io
 import scipy.sparse
 
+from ccmn.data import MultiLabelData, ShardedData, read_file
+from data.samples import SAVE
 from robustness.campaign import Campaign, Failure, command, expect
 
 MAX_BYTES = 1 << 26
@@ -86,48 +90,12 @@ def streamed(write: Callable[[Any], Any]) -> bytes:
     return stream.getvalue()
 
 
-def _csv() -> bytes:
-    rows = [",".join([f"{value:g}" for value in x] + [str(y) for y in labels]) for x, labels in zip(*table())]
-    return ("a,b,c,d,sea,sky\n" + "\n".join(rows) + "\n").encode()
-
-
-def _arff(sparse: bool = False) -> bytes:
-    kinds = ["numeric"] * 4 + ["{0,1}"] * 2
-    head = ["@relation x", *(f"@attribute {name} {kind}" for name, kind in zip("abcdef", kinds)), "@data"]
-    rows = _csv().decode().splitlines()[1:]
-    if sparse:
-        pairs = [[f"{j} {v}" for j, v in enumerate(row.split(",")) if v != "0"] for row in rows]
-        rows = ["{" + ",".join(row) + "}" for row in pairs]
-    return "\n".join([*head, *rows, ""]).encode()
-
-
-def _libsvm() -> bytes:
-    rows = ((np.flatnonzero(y), enumerate(x)) for x, y in zip(*table()))
-    lines = [f"{','.join(map(str, k))} {' '.join(f'{j + 1}:{v:g}' for j, v in pairs)}".strip() for k, pairs in rows]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _npz(sparse: bool = False) -> bytes:
+@cache
+def sample(kind: str) -> bytes:
+    """Return a file of one of the formats with features a to d and the labels."""
     X, Y = table()
-    S = scipy.sparse.csr_array(X)
-    parts = {"X_data": S.data, "X_indices": S.indices, "X_indptr": S.indptr, "X_shape": np.array(S.shape)}
-    return streamed(lambda f: np.savez(f, Y=Y, **parts if sparse else {"X": X, "label_names": np.array(LABELS)}))
-
-
-def _mat(sparse: bool = False, packed: bool = False) -> bytes:
-    X, Y = (M.astype(float) for M in table())
-    content = {"data": scipy.sparse.csc_array(X) if sparse else X, "target": Y.T}
-    return streamed(lambda f: scipy.io.savemat(f, content, do_compression=packed))
-
-
-def _parquet(columns: Any = None, key: bytes = b"x", declared: Any = None) -> bytes:
-    """Return a table as Parquet, with a description under a key of its metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    content = pa.table(pd.read_csv(io.BytesIO(_csv()), dtype=dict.fromkeys("abcd", "float32")).to_dict("list"))
-    content = content if columns is None else pa.table(columns)
-    return streamed(lambda f: pq.write_table(content.replace_schema_metadata({key: json.dumps(declared)}), f))
+    data = MultiLabelData(X, Y, feature_names=list("abcd"), label_names=LABELS)
+    return written(lambda folder: SAVE[kind](data, folder / f"data.{kind}"), f"data.{kind}")
 
 
 def _votes() -> bytes:
@@ -154,35 +122,30 @@ def _annotated(kind: str) -> bytes:
     def answer(user: int, chosen: list[str]) -> dict[str, Any]:
         return {"user_id": f"u{user}", "value": chosen, "status": "submitted" if user else "discarded"}
 
-    records: dict[str, Callable[[int, str], dict[str, Any]]] = {
-        "tasks.json": lambda i, text: {
-            "id": i,
-            "data": {"text": text, "image": f"{i}.png"},
+    records: dict[str, Callable[[int], dict[str, Any]]] = {
+        "tasks.json": lambda i: {
+            "data": {"text": f"red boat {i}", "image": f"{i}.png"},
             "annotations": [studio(who, sets[(i + who) % 4]) for who in range(3)],
         },
-        "min.json": lambda i, text: {"id": i, "text": text, "labels": {"choices": LABELS} if i % 2 else "sea"},
-        "argilla.json": lambda i, text: {
-            "id": f"r{i}",
-            "fields": {"text": text},
+        "min.json": lambda i: {"labels": {"choices": LABELS} if i % 2 else "sea"},
+        "argilla.json": lambda i: {
+            "fields": {"text": f"red boat {i}"},
             "responses": {"labels": [answer(i % 3, sets[i % 2]), answer(1, sets[(i + 1) % 4])]},
         },
-        "argilla.jsonl": lambda i, text: {
-            "inputs": {"text": text},
-            "annotation": ["sea"],
-            "annotation_agent": "a",
-            "status": "Validated",
-        },
-        "doccano.jsonl": lambda i, text: {"id": i, "data": text, "label": sets[i % 4]},
-        "records.jsonl": lambda i, text: {"id": f"r{i}", "text": text, "labels": ["sea"] if i % 2 else ["sky"]},
+        "argilla.jsonl": lambda i: {"annotation": ["sea"], "annotation_agent": "a", "status": "Validated"},
+        "doccano.jsonl": lambda i: {"data": f"red boat {i}", "label": sets[i % 4]},
+        "records.jsonl": lambda i: {"labels": ["sea"] if i % 2 else ["sky"]},
     }
-    rows = [records[kind](i, f"red boat {i}") for i in range(6)]
+    rows = [{"id": i, "text": f"red boat {i}", **records[kind](i)} for i in range(6)]
     return (json.dumps(rows) if kind.endswith("json") else "".join(f"{json.dumps(row)}\n" for row in rows)).encode()
 
 
 def _hugging_face() -> bytes:
     columns = {"text": [f"red boat {i}" for i in range(6)], "labels": [[0], [0, 1], [], [1], [0], [1]]}
     feature = {"feature": {"names": LABELS, "_type": "ClassLabel"}, "_type": "Sequence"}
-    return _parquet(columns, b"huggingface", {"info": {"features": {"labels": feature}}})
+    content = pa.table(columns)
+    declared = {"huggingface": json.dumps({"info": {"features": {"labels": feature}}})}
+    return streamed(lambda f: pq.write_table(content.replace_schema_metadata(declared), f))
 
 
 def _embedded() -> bytes:
@@ -330,8 +293,6 @@ def _photo() -> bytes:
 
 
 def _read(path: Path, labels: Any = None) -> Any:
-    from ccmn.data import read_file
-
     data = read_file(path, labels)
     if data.d + data.q > 10_000:
         return ()  # a valid sparse matrix of a size that a strict reader does not accept
@@ -339,9 +300,8 @@ def _read(path: Path, labels: Any = None) -> Any:
 
 
 def _read_names(path: Path) -> None:
-    from ccmn.data.column_roles import label_names
-
-    label_names(path)
+    (path.parent / "rows.svm").write_text("1:1\n")
+    read_file(path.parent / "rows.svm", path)
 
 
 def _run(path: Path, line: str) -> None:
@@ -352,8 +312,6 @@ def _run(path: Path, line: str) -> None:
 
 
 def _read_shards(path: Path) -> None:
-    from ccmn.data import ShardedData
-
     data = ShardedData(path.parent, LABELS)
     [part for group in data.groups for part in data.read(group, 5)]
 
@@ -420,7 +378,6 @@ def _as_bytes(votes: Any) -> np.ndarray:
 
 
 def _read_trusted(path: Path) -> None:
-    from ccmn.data import MultiLabelData
     from ccmn.data.trusted_files import read_trusted
 
     data = MultiLabelData(*table(), label_names=LABELS, ids=[f"r{i}" for i in range(12)])
@@ -493,7 +450,7 @@ def _expected_arff(content: bytes) -> Any:
         head, _, body = content.decode("utf-8-sig").partition("@data\n")
     except UnicodeDecodeError:
         return None
-    names = re.findall(r"(?m)^@attribute (\w+) (?:numeric|\{[0-9,]+\})$", head)
+    names = re.findall(r"(?m)^@attribute (\w+) (?:real|\{[0-9,]+\})$", head)
     rows = []
     for text in (line.partition("%")[0].strip() for line in body.splitlines()):
         if text.startswith("{"):
@@ -505,7 +462,7 @@ def _expected_arff(content: bytes) -> Any:
             rows.append(None if values is None else [values.get(j, 0.0) for j in range(len(names))])
         elif text:
             rows.append(_numbers(text.split(","), "?"))
-    if names[-2:] != ["e", "f"] or any(row is not None and len(row) != len(names) for row in rows):
+    if names[-2:] != LABELS or any(row is not None and len(row) != len(names) for row in rows):
         return None
     return _split(rows, [len(names) - 2, len(names) - 1])
 
@@ -595,14 +552,10 @@ def _pack_store(parts: dict[str, bytes]) -> bytes:
 
 
 def _unpack_parquet(content: bytes) -> dict[str, bytes]:
-    import pyarrow.parquet as pq
-
     return {key.decode(): value for key, value in pq.read_schema(io.BytesIO(content)).metadata.items()}
 
 
 def _pack_parquet(original: Callable[[], bytes], parts: dict[str, bytes]) -> bytes:
-    import pyarrow.parquet as pq
-
     content = pq.read_table(io.BytesIO(original())).replace_schema_metadata(parts)
     return streamed(lambda f: pq.write_table(content, f))
 
@@ -616,18 +569,18 @@ tagged = partial(_run, line="data info FILE --tags tags --text text --id id --js
 info = partial(_run, line="data info FILE --json")
 
 FORMATS = (
-    Format("data.csv", _csv, by_name, _expected_csv),
-    Format("data.csv.gz", lambda: gzip.compress(_csv(), 1), by_name, None, GZIP),
-    Format("data.arff", _arff, by_number, _expected_arff),
-    Format("sparse.arff", lambda: _arff(sparse=True), by_number, _expected_arff),
-    Format("data.svm", _libsvm, _read, _expected_libsvm),
-    Format("data.npz", _npz, _read, _expected_npz, ZIP),
-    Format("sparse.npz", lambda: _npz(sparse=True), _read, None, ZIP),
-    Format("data.mat", _mat, _read),
-    Format("sparse.mat", lambda: _mat(sparse=True), _read),
-    Format("packed.mat", lambda: _mat(packed=True), _read),
-    Format("data.parquet", _parquet, by_name, _expected_parquet),
-    Format("shard.parquet", _parquet, _read_shards),
+    Format("data.csv", partial(sample, "csv"), by_name, _expected_csv),
+    Format("data.csv.gz", partial(sample, "csv.gz"), by_name, None, GZIP),
+    Format("data.arff", partial(sample, "arff"), by_number, _expected_arff),
+    Format("sparse.arff", partial(sample, "sparse.arff"), by_number, _expected_arff),
+    Format("data.svm", partial(sample, "svm"), _read, _expected_libsvm),
+    Format("data.npz", partial(sample, "npz"), _read, _expected_npz, ZIP),
+    Format("sparse.npz", partial(sample, "sparse.npz"), _read, None, ZIP),
+    Format("data.mat", partial(sample, "mat"), _read),
+    Format("sparse.mat", partial(sample, "sparse.mat"), _read),
+    Format("packed.mat", partial(sample, "packed.mat"), _read),
+    Format("data.parquet", partial(sample, "parquet"), by_name, _expected_parquet),
+    Format("shard.parquet", partial(sample, "parquet"), _read_shards),
     Format("votes.csv", _votes, _read_votes, _expected_votes),
     Format("labels.xml", lambda: b'<labels><label name="sea"/></labels>', _read_names),
     Format("labels.txt", lambda: b"sea\nsky\n", _read_names),
