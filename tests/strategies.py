@@ -22,13 +22,6 @@ def noises(draw: st.DrawFn, q: int | None = None, largest: int = 5) -> ClassCond
 _rate = st.one_of(st.just(0.0), st.floats(0.0, 0.9))
 
 
-@st.composite
-def label_matrices(draw: st.DrawFn, q: int, largest: int = 6) -> np.ndarray:
-    """Generate 0/1 matrices with q columns."""
-    n = draw(st.integers(1, largest))
-    return np.random.default_rng(draw(SEEDS)).integers(0, 2, size=(n, q))
-
-
 SCORE_TYPES = ("random", "separated", "large", "tied", "equal", "shifted", "one outlier")
 
 

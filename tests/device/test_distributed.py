@@ -1,16 +1,12 @@
-"""Distributed training on a CUDA device: reductions over NCCL, and two processes on one GPU. Skipped without a device.
+"""Distributed training on a CUDA device: reductions over NCCL. Skipped without a device.
 
 Run with pytest, or without pytest: ``python tests/device/test_distributed.py``.
 
-NCCL requires one GPU per process. With one GPU, a group of one process reduces over NCCL, and two processes share the
-GPU over Gloo, which reduces on the CPU.
+NCCL requires one GPU per process: with one GPU, a group of one process reduces.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +20,6 @@ from ccmn.data import make_noisy_multilabel
 from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.distributed import ProcessGroup
-
-WORKER = "--rank"
 
 if not torch.cuda.is_available():
     if __name__ == "__main__":
@@ -82,31 +76,7 @@ def test_reductions_over_nccl():
             np.testing.assert_allclose(curve(*case), expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
 
 
-def test_two_processes_on_one_gpu():
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, WORKER]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        workers = [subprocess.Popen([*command, str(rank), folder], env=environment) for rank in range(2)]
-        codes = [worker.wait(240) for worker in workers]
-        assert codes == [0, 0]
-        for number, case in enumerate(CASES):
-            single = curve(*case)
-            for rank in range(2):
-                distributed = np.load(Path(folder) / f"{rank}-{number}.npy")
-                np.testing.assert_allclose(distributed, single, rtol=1e-4, atol=1e-4, err_msg=str(case))
-
-
-def work(rank, folder):
-    """Run one of the two processes."""
-    with group("gloo", rank, 2, folder / "store"):
-        for number, case in enumerate(CASES):
-            np.save(folder / f"{rank}-{number}.npy", curve(*case))
-
-
 if __name__ == "__main__":
-    if WORKER in sys.argv:
-        work(int(sys.argv[2]), Path(sys.argv[3]))
-        raise SystemExit
     for name, test in list(globals().items()):
         if name.startswith("test_"):
             test()

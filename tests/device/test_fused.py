@@ -205,6 +205,7 @@ def test_many_models_with_one_batch_of_labels():
         single, single_gradient = value_and_gradient(loss, outputs[2], Y)
         assert_equal_float32((stacked[2], gradient[2]), (single, single_gradient))
         assert_equal_float32((value_and_gradient(loss, outputs.transpose(0, 1), Y.unsqueeze(1))[0],), (stacked.t(),))
+        assert_equal_float32((value_and_gradient(loss, outputs[2, 1], Y[1])[0],), (single[1],))
 
 
 def test_nan_scores_give_nan_in_their_row():

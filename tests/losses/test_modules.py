@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -160,7 +158,7 @@ def test_large_scores_in_half_precision(make, surrogate, dtype):
 
 @pytest.mark.parametrize(
     ("surrogate", "q"),
-    [("square", 300), ("square", 5000), ("hinge", 3), ("logistic", 3), ("hinge", 300), ("sigmoid", 300)],
+    [("square", 300), ("hinge", 3), ("sigmoid", 300)],
 )
 def test_torch_compile_in_one_graph(surrogate, q):
     """Few pairs are summed by operations that the compiler fuses, more pairs by an operator."""
@@ -185,59 +183,6 @@ def test_custom_operator_passes_opcheck():
     for f, p, n in (torch.randn(3, 2, 30), torch.randn(3, 30, 600).transpose(1, 2)):
         torch.library.opcheck(op, (f, p, n, "sigmoid", True, False))
         torch.library.opcheck(op, (f, p, n, "logistic", True, True))
-
-
-DISTRIBUTED = """
-import sys
-import torch
-import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
-from ccmn.losses import ForwardLoss, HammingLoss, RankingLoss
-from ccmn.noise import ClassConditionalNoise
-
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
-noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.3, 0.0, 0.2])
-
-
-torch.manual_seed(1)
-X, Y = torch.randn(10, 6), torch.randint(0, 2, (10, 3))
-half = slice(5 * rank, 5 * rank + 5)
-
-
-def trained(wrap, rows):
-    # The loss is computed on the outputs, outside of the wrapped network.
-    torch.manual_seed(0)
-    network = wrap(torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, loss.n_outputs(3))))
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss(network(X[rows]), Y[rows]).backward()
-        optimizer.step()
-    return [p.full_tensor() if hasattr(p, "full_tensor") else p.detach() for p in network.parameters()]
-
-
-ddp = torch.nn.parallel.DistributedDataParallel
-for loss in (RankingLoss(noise=noise), HammingLoss("logistic", noise), ForwardLoss(noise)):
-    expected = trained(lambda network: network, slice(None))
-    for wrap in (ddp, fully_shard):
-        torch.testing.assert_close(trained(wrap, half), expected, rtol=0, atol=1e-5)
-dist.destroy_process_group()
-print("equal")
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one(tmp_path):
-    """Parameters after five steps, under DistributedDataParallel and FSDP."""
-    command = [sys.executable, "-c", DISTRIBUTED]
-    workers = [
-        subprocess.Popen([*command, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for rank in range(2)
-    ]
-    for worker in workers:
-        out, err = worker.communicate(timeout=240)
-        assert out.strip() == b"equal", err.decode()
 
 
 class TestCorrections:
@@ -305,60 +250,45 @@ class TestCorrections:
             assert make("logistic", noise, correction=correction)(outputs, Y) >= 0
 
 
-class TestErrors:
-    @BOTH
-    def test_labels_out_of_range(self, make):
-        loss = make()
-        outputs, Y = batch(loss)
-        with pytest.raises(ValueError, match=r"got -1\. For -1/\+1 labels pass \(Y \+ 1\) / 2"):
-            loss(outputs, 2 * Y - 1)
-        for wrong in (0.5, 2.0, float("inf")):
-            labels = Y.double()
-            labels[0, 0], labels[1, 1] = wrong, float("nan")
-            with pytest.raises(ValueError, match=f"0 or 1 .* got {wrong:g}"):
-                loss(outputs, labels)
+@BOTH
+def test_invalid_arguments(make):
+    loss, two = make(noise=NOISE), "got outputs of shape .* and labels of shape"
+    outputs, Y = batch(loss)
+    gap = Y.double()
+    gap[1, 1] = float("nan")
+    for arguments, error, message in (
+        ((outputs, 2 * Y - 1), ValueError, r"got -1\. For -1/\+1 labels pass \(Y \+ 1\) / 2"),
+        ((outputs, gap + 0.5), ValueError, r"0 or 1 .* got [01]\.5.* soft labels use ccmn\.losses\.hamming_loss"),
+        ((outputs, gap.clamp(max=0) - float("inf")), ValueError, "got -inf"),
+        ((outputs, Y[:, :2]), ValueError, rf"{two} \(5, 2\)"),
+        ((outputs[:, :2], Y), ValueError, r"for 3 labels this loss needs .*shape \(5, 2\)"),
+        ((outputs[:4], Y), ValueError, r"the same rows; got outputs of shape \(4, \d\)"),
+        ((outputs[:, None], Y), ValueError, "the same rows"),
+        ((outputs, torch.tensor(1)), ValueError, "last dimension"),
+        ((outputs, Y.numpy()), TypeError, "labels must be a torch tensor; got ndarray"),
+        ((outputs, Y.to("meta")), ValueError, "the same device; got cpu and meta"),
+    ):
+        with pytest.raises(error, match=message):
+            loss(*arguments)
+    for options, error, message in (
+        ({"noise": "both"}, TypeError, "got 'both'"),
+        ({"reduction": "average"}, ValueError, "got 'average'"),
+        ({"correction": "abs", "reduction": "none"}, ValueError, 'requires reduction="mean"'),
+        ({"correction": "ab"}, ValueError, "'ab'; did you mean 'abs'"),
+        ({"surrogate": 3}, TypeError, "a callable phi.* got int"),
+    ):
+        with pytest.raises(error, match=message):
+            make(**options)
 
-    @BOTH
-    def test_shapes(self, make):
-        loss = make(noise=NOISE)
-        outputs, Y = batch(loss)
-        with pytest.raises(ValueError, match=r"\(5, 2\)"):
-            loss(outputs, Y[:, :2])
-        with pytest.raises(ValueError, match=r"\(5, 2\)"):
-            loss(outputs[:, :2], Y)
-        with pytest.raises(ValueError, match=r"\(4, \d\)"):
-            loss(outputs[:4], Y)
-        with pytest.raises(ValueError, match="last dimension"):
-            loss(outputs, torch.tensor(1))
 
-    def test_error_explains_the_dummy_label(self):
-        with pytest.raises(ValueError, match="dummy=False"):
-            RankingLoss()(torch.zeros(2, 3), torch.zeros(2, 3))
-
-    @BOTH
-    def test_construction(self, make):
-        with pytest.raises(TypeError, match="got 'both'"):
-            make(noise="both")
-        with pytest.raises(ValueError, match="got 'average'"):
-            make(reduction="average")
-        with pytest.raises(ValueError, match="reduction"):
-            make(correction="abs", reduction="none")
-        with pytest.raises(ValueError, match="'ab'"):
-            make(correction="ab")
-
-    @BOTH
-    def test_arrays_are_rejected(self, make):
-        with pytest.raises(TypeError, match="got ndarray"):
-            make()(torch.zeros(2, make().n_outputs(3)), torch.zeros(2, 3).numpy())
-
-    def test_functional_shapes(self):
-        for function in (hamming_loss, ranking_loss):
-            with pytest.raises(ValueError, match=r"got shapes \(3,\) and \(4,\)"):
-                function(torch.zeros(3), torch.zeros(4))
-
-    def test_correction_under_a_transition_matrix(self):
-        with pytest.raises(ValueError, match="TransitionNoise"):
-            RankingLoss(noise=TransitionNoise([[0.9, 0.1], [0.2, 0.8]]), correction="abs")
+def test_invalid_arguments_of_one_loss():
+    with pytest.raises(ValueError, match="dummy=False removes it"):
+        RankingLoss()(torch.zeros(2, 3), torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="TransitionNoise"):
+        RankingLoss(noise=TransitionNoise([[0.9, 0.1], [0.2, 0.8]]), correction="abs")
+    for function in (hamming_loss, ranking_loss):
+        with pytest.raises(ValueError, match=r"got shapes \(3,\) and \(4,\)"):
+            function(torch.zeros(3), torch.zeros(4))
 
 
 @BOTH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -86,23 +85,6 @@ def test_agrees_with_the_coefficients_of_the_paper(name, noise, seed):
     assert ranking_loss(f[1:], p, name).item() == pytest.approx(expected6, rel=1e-12, abs=1e-12 * scale)
     with_dummy = expected6 + eq8(f0, labels, signs, rho, phi)
     assert RankingLoss(name, noise)(f, y).item() == pytest.approx(with_dummy, rel=1e-12, abs=2e-12 * scale)
-
-
-@LOSSES
-@ALL_SURROGATES
-@settings(max_examples=5)
-@given(seed=SEEDS)
-def test_bias_of_four_labels_is_rounding_error(make, surrogate, seed):
-    """The bias is below 1e-12 if 1 - rho_pos - rho_neg > 0.2 for every label."""
-    rng = np.random.default_rng(seed)
-    share, signal = rng.random(4), rng.uniform(0.2, 1, 4)
-    noise = ClassConditionalNoise(share * (1 - signal), (1 - share) * (1 - signal))
-    clean, unbiased = make(surrogate, None), make(surrogate, noise)
-    outputs, y = torch.from_numpy(rng.normal(size=clean.n_outputs(4))), rng.integers(0, 2, 4).tolist()
-    mean = sum(
-        w * value_and_gradient(unbiased, outputs, v)[0] for v, w in noisy_vectors(y, noise.rho_pos, noise.rho_neg)
-    )
-    assert mean == pytest.approx(value_and_gradient(clean, outputs, y)[0], rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", SURROGATES)

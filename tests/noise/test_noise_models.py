@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 
@@ -187,23 +186,6 @@ def test_many_sparse_labels_stay_sparse():
     assert counted.rho_neg.mean() == pytest.approx(1e-4, rel=0.05)
 
 
-def test_rates_and_coefficients_follow_a_state_dict():
-    debiasing, other = (ClassConditionalNoise(rate, 0.1, n_labels=3).debiasing() for rate in (0.2, 0.4))
-    debiasing.load_state_dict(other.state_dict())
-    y = torch.eye(3)
-    torch.testing.assert_close(debiasing(y), other(y), rtol=0, atol=0)
-    torch.testing.assert_close(copy.deepcopy(debiasing)(y), other(y), rtol=0, atol=0)
-
-
-def test_debias_in_inference_mode_and_then_in_training():
-    debiasing = MEMBERS["class_conditional"].debiasing()
-    with torch.inference_mode():
-        debiasing(torch.ones(3))
-    y = torch.ones(3, requires_grad=True)
-    debiasing(y).sum().backward()
-    assert y.grad.isfinite().all()
-
-
 class TestClassConditional:
     def test_rates_are_read_only_copies(self):
         given_rates = np.array([0.1, 0.2])
@@ -244,18 +226,6 @@ class TestClassConditional:
     def test_bad_rates(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             ClassConditionalNoise(*arguments)
-
-    def test_errors_name_the_parameter_and_the_label(self):
-        with pytest.raises(ValueError, match=r"^rho must be probabilities"):
-            PartialNoise([0.1, -0.2])
-        with pytest.raises(ValueError, match=r"for label 'sky' \(of 2\)"):
-            ClassConditionalNoise([0.1, 0.6], [0.1, 0.4], label_names=["sea", "sky"])
-
-    def test_bad_names(self):
-        with pytest.raises(ValueError, match=r"one name per label \(2\); got 3 names"):
-            ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "b", "c"])
-        with pytest.raises(ValueError, match="'a' occurs more than once"):
-            ClassConditionalNoise([0.1, 0.2], [0.1, 0.2], label_names=["a", "a"])
 
 
 class TestFromPairs:
