@@ -132,10 +132,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folders", nargs="+", choices=CORE, default=list(CORE))
     parser.add_argument("--seconds", type=float, default=600, help="time limit of the tests of one mutant")
     parser.add_argument("--log", type=Path, help="file with the results, which a second run continues")
     options = parser.parse_args()
-    every = list(mutants())
+    every = [mutant for mutant in mutants() if mutant.tests in options.folders]
     chosen = np.random.default_rng(options.seed).permutation(len(every))[: options.mutants]
     log = options.log.read_text().splitlines() if options.log and options.log.exists() else []
     known = dict(map(json.loads, log))

@@ -66,12 +66,8 @@ ENTRY_POINTS = {
     "corrupt": lambda: NOISE.corrupt(LABELS, random_state=0),
     "debias": lambda: NOISE.debias(LABELS),
     "estimate_noise, features": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
-    "estimate_noise, probabilities": lambda: ccmn.estimate_noise(pred_proba=PROBABILITIES, Y_noisy=LABELS),
     "diagnose_noise": lambda: ccmn.diagnose_noise(Y_noisy=LABELS, pred_proba=PROBABILITIES),
-    "cross_fit_proba, array": lambda: cross_fit(FEATURES, LABELS),
-    "cross_fit_proba, mapping": lambda: cross_fit({"input": FEATURES}, LABELS),
-    "cross_fit_proba, dataset": lambda: cross_fit(TensorDataset(FEATURES, LABELS)),
-    "cross_fit_proba, network": lambda: cross_fit(torch.tensor(X), LABELS, lambda: make_linear().bfloat16()),
+    "cross_fit_proba": lambda: cross_fit(TensorDataset(FEATURES, LABELS)),
     "find_label_issues": lambda: find_label_issues(LABELS, PROBABILITIES, NOISE, trusted=TRUSTED),
     "audit_labels": lambda: ccmn.audit.audit_labels(FEATURES, LABELS, NOISE),
     "infer_labels": lambda: ccmn.infer_labels(VOTES),
@@ -80,12 +76,7 @@ ENTRY_POINTS = {
     "classifier, validation": lambda: CCMNClassifier(NOISE, random_state=0).fit(
         FEATURES, LABELS, torch.ones(len(X)).bfloat16(), validation=(FEATURES, LABELS)
     ),
-    "classifier, votes": lambda: CCMNClassifier(random_state=0).fit(FEATURES, VOTES).score(FEATURES, LABELS),
     "classifier, images": lambda: CCMNClassifier(NOISE, model=make_flat, **SHORT).fit(FEATURES[:, None], LABELS),
-    "classifier, dataset": lambda: CCMNClassifier(NOISE, model=make_flat, **SHORT).fit(
-        TensorDataset(FEATURES[:, None], LABELS), LABELS
-    ),
-    "to_torch": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS).to_torch()(FEATURES),
     "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(
         FEATURES, LABELS
     ),
@@ -188,17 +179,3 @@ def test_masked_labels_are_not_observed():
     options = {"loss": "hamming", "surrogate": "square", "random_state": 0}
     expected = CCMNClassifier(None, **options).fit(X, masked.astype(float).filled(np.nan)).decision_function(X)
     np.testing.assert_array_equal(CCMNClassifier(None, **options).fit(X, masked).decision_function(X), expected)
-
-
-def test_masked_features_are_missing_values():
-    for estimator in (CCMNClassifier(None), PMLNI()):
-        with pytest.raises(ValueError, match="NaN"):
-            estimator.fit(np.ma.masked_array(X, mask=X > 1), Y.astype(int))
-
-
-@pytest.mark.parametrize("dtype", ["complex128", "m8[s]"])
-def test_labels_of_other_types_are_rejected(dtype):
-    with pytest.raises(ValueError, match=r"numbers 0 or 1|Unknown label type|Complex data"):
-        CCMNClassifier(None).fit(np.eye(9), np.eye(9, dtype=int).astype(dtype))
-    with pytest.raises(ValueError, match="numbers 0 or 1"):
-        estimate_noise(np.eye(9), np.eye(9, dtype=int).astype(dtype))

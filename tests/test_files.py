@@ -16,7 +16,6 @@ import scipy.sparse
 from ccmn._files import (
     atomic_write,
     check_file,
-    checksum,
     fingerprint,
     private_files,
     text_lines,
@@ -139,12 +138,6 @@ def test_fingerprint_distinguishes_values():
     values = [(X,), (X.T,), (X.astype(np.float32),), (X, "a"), (X, "b"), (X, 1), (X, 1.0), (X, X)]
     assert len({fingerprint(*v) for v in values}) == len(values)
     assert fingerprint(scipy.sparse.csr_array(X)) == fingerprint(scipy.sparse.csr_matrix(X))
-
-
-def test_checksum(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"abc")
-    assert checksum(path) == checksum(b"abc") == hashlib.sha256(b"abc").hexdigest()
 
 
 def test_only_regular_files_are_accepted(tmp_path):

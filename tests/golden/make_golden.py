@@ -35,15 +35,11 @@ from ccmn import (
     MissingNoise,
     PartialNoise,
     RankingLoss,
-    control_risk,
-    find_label_issues,
-    infer_labels,
     metrics,
 )
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.losses import SURROGATES, ForwardLoss, hamming_loss, ranking_loss
 from ccmn.noise import GroupedNoise, TransitionNoise
-from ccmn.paper import theory
 from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 from ccmn.paper.result_store import ResultStore
 from ccmn.paper.runner import prepare, run_columns
@@ -241,29 +237,6 @@ def metric_values() -> Values:
     return found
 
 
-def bounds() -> Values:
-    """Return the constants and bounds of the theorems, corrected and printed."""
-    rng = np.random.default_rng(3)
-    noise, partial = ClassConditionalNoise(*rates(6, rng)), PartialNoise(rates(6, rng)[1])
-    R = theory.rademacher_linear(5000, 2.0, 3.0)
-    found = {
-        "rademacher_linear": R,
-        "kappa": theory.kappa(noise),
-        "lipschitz_hamming": theory._lipschitz_hamming(noise, 0.25),
-        "lipschitz_ranking": theory._lipschitz_ranking(noise, 0.25),
-    }
-    for printed in (False, True):
-        form = "printed" if printed else "corrected"
-        given = {"rademacher": R, "delta": 0.1, "printed": printed}
-        found[f"mu_hamming/{form}"] = theory._mu_hamming(noise, printed=printed)
-        found[f"mu_ranking/{form}"] = theory._mu_ranking(noise, printed=printed)
-        for name in ("hamming_bound", "ranking_bound"):
-            found[f"{name}/{form}"] = getattr(theory, name)(5000, noise, theta=2.0, lipschitz=0.25, **given)
-        for name in ("partial_hamming_bound", "partial_ranking_bound"):
-            found[f"{name}/{form}"] = getattr(theory, name)(5000, partial, **given)
-    return {name: numbers(value) for name, value in found.items()}
-
-
 # -- Exact: methods of the paper
 
 
@@ -366,55 +339,13 @@ def default_tasks() -> dict[str, tuple[Any, np.ndarray]]:
     }
 
 
-def inferred_labels() -> Values:
-    """Return the probabilities of true labels from the votes of four annotators, with and without features."""
-    X, Y, _, _ = small_task(150, 5, 3, 7)
-    rng = np.random.default_rng(7)
-    noises = [ClassConditionalNoise(rho, 0.1, n_labels=3) for rho in (0.1, 0.2, 0.3, 0.6)]
-    votes = np.stack([noise.corrupt(Y, random_state=k) for k, noise in enumerate(noises)], axis=1).astype(np.float64)
-    votes[rng.random(votes.shape[:2]) < 0.3] = np.nan
-    found = {}
-    for name, features in (("votes", None), ("votes_and_features", X)):
-        inferred = infer_labels(votes, features, random_state=0)
-        found[f"{name}/proba"] = inferred.proba
-        found[f"{name}/rho_pos"], found[f"{name}/rho_neg"] = inferred.rho_pos, inferred.rho_neg
-    return {name: numbers(value) for name, value in found.items()}
-
-
-def risk_thresholds() -> Values:
-    """Return the thresholds of ``control_risk`` with their bounds."""
-    noise = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.05, 0.1])
-    _, Y, Y_noisy, proba = small_task(2000, 5, 3, 8, noise)
-    found = {}
-    for (name, given, known), (metric, target) in product(
-        (("clean", Y, None), ("noisy", Y_noisy, noise)), (("recall", 0.8), ("precision", 0.7), ("hamming", 0.3))
-    ):
-        control = control_risk(given, proba, known, metric, target)
-        found[f"{name}/{metric}"] = [control.threshold, control.bound]
-    return {name: numbers(value) for name, value in found.items()}
-
-
-def label_issues() -> Values:
-    """Return the 50 most suspicious labels under known noise as numbers row * q + label, a set."""
-    noise = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.05, 0.1])
-    _, _, Y_noisy, proba = small_task(600, 5, 3, 9, noise)
-    noisy_proba = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * proba
-    top = find_label_issues(Y_noisy, noisy_proba, noise).head(50)
-    return {"top_50": sorted(float(row * 3 + label) for row, label in zip(top["row"], top["label"]))}
-
-
 Group = Callable[[], Values]
 
 EXACT: dict[str, Group] = {
     group.__name__: group
-    for group in (
-        *(noise_models, losses, loss_functions, metric_values, bounds, competing_methods, table_cells),
-        ranking_fits,
-    )
+    for group in (noise_models, losses, loss_functions, metric_values, competing_methods, table_cells, ranking_fits)
 }
-TOLERANCE: dict[str, Group] = {
-    group.__name__: group for group in (default_predictions, inferred_labels, risk_thresholds, label_issues)
-}
+TOLERANCE: dict[str, Group] = {"default_predictions": default_predictions}
 SECTIONS = {"exact": EXACT, "tolerance": TOLERANCE}
 
 

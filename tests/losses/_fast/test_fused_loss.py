@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from ccmn.losses._fast.cuda import _label_rows, can_fuse
+from ccmn.losses._fast.cuda import can_fuse
 from helpers import run_bare
 
 
@@ -18,13 +17,3 @@ ccmn.RankingLoss(noise=noise)(torch.randn(4, 4, requires_grad=True), torch.ones(
 print([name for name in sys.modules if name.startswith(("triton", "ccmn.losses._fast.cuda_pairs"))])
 """
     assert run_bare(code) == "[]"
-
-
-def test_label_rows_repeat_over_the_rows_of_the_outputs():
-    outputs = torch.zeros(4, 5, 3)
-    Y = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (4, 5, 2))).bool()
-    for labels in (Y, Y[:1], Y[0], Y[:, :1], Y[0, 0]):
-        rows = _label_rows(outputs, labels)
-        assert rows.dtype == torch.uint8
-        expanded = labels.expand(4, 5, 2).reshape(20, 2)
-        assert all(rows[i % len(rows)].bool().equal(expanded[i]) for i in range(20))
