@@ -60,10 +60,7 @@ CASES = [("ranking", "linear"), ("hamming", "mlp")]
 @contextmanager
 def reducing():
     """Fit in one process with the distributed code path: gradients and criteria are reduced by the process group."""
-    with (
-        patch.object(ProcessGroup, "current", classmethod(lambda cls: ReducingGroup())),
-        patch("ccmn.models.ccmn_classifier.SharedBatches", lambda batches, group: batches),
-    ):
+    with patch.object(ProcessGroup, "current", classmethod(lambda cls: ReducingGroup())):
         yield
 
 

@@ -337,7 +337,7 @@ def test_rates_per_group_outperform_no_correction(tmp_path):
     assert min(right(known), right(estimated)) > right(plain) + 0.05
     assert known.group_noise_ == GROUPED
     np.testing.assert_allclose(known.noise_.rho_neg, 0.4)
-    assert estimated.rates_["site"].rho_neg.mean() == pytest.approx(0.6, abs=0.12)
+    assert estimated.rates_.rates["site"].rho_neg.mean() == pytest.approx(0.6, abs=0.12)
     known.save(tmp_path / "model.ccmn")
     loaded = load_model(tmp_path / "model.ccmn")
     assert loaded.noise == GROUPED
@@ -376,13 +376,13 @@ def test_classes_need_a_transition_matrix(noise):
 # -- Interruption and checkpoints
 
 
-def interrupt(progress):
-    if progress.epoch == 5:
+def interrupt(phase, done, *_):
+    if done == 6:
         raise KeyboardInterrupt
 
 
 def test_interrupted_fit_keeps_the_best_model_its_checkpoint_and_warns_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(interrupt))
+    monkeypatch.setattr("ccmn.models.ccmn_classifier.show_phases", lambda *_: nullcontext(interrupt))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clf = classifier(epochs=50, verbose=1).fit(X, Z, checkpoint=tmp_path / "state")
@@ -395,12 +395,12 @@ def test_interrupted_fit_keeps_the_best_model_its_checkpoint_and_warns_once(tmp_
 def test_killed_fit_resumes_to_the_same_model(tmp_path, monkeypatch):
     expected, path = classifier(epochs=12).fit(X, Z).decision_function(X_TEST), tmp_path / "fit.ckpt"
 
-    def killed(progress):
-        if progress.epoch == 7:
+    def killed(phase, done, *_):
+        if done == 8:
             raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(killed))
+        patch.setattr("ccmn.models.ccmn_classifier.show_phases", lambda *_: nullcontext(killed))
         with pytest.raises(SystemExit):
             classifier(epochs=12, verbose=1).fit(X, Z, checkpoint=path)
     assert path.exists()
@@ -567,7 +567,5 @@ def test_progress_is_printed_on_request(capsys):
         warnings.simplefilter("error")
         classifier(None, lr=0.05, epochs=1).fit(ROWS, LABELS)
     assert capsys.readouterr().err == ""
-    classifier(None, verbose=2).fit(ROWS, LABELS)
-    assert "epoch 2/3: loss" in capsys.readouterr().err
     classifier(None, verbose=1).fit(ROWS, LABELS)
     assert "training: 3 of 3, loss" in capsys.readouterr().err

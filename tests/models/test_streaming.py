@@ -73,12 +73,12 @@ def test_rates_are_estimated_from_the_held_out_sample(tmp_path):
 def test_stopped_fit_resumes(folder, tmp_path, monkeypatch):
     whole = CCMNClassifier(NOISE, **SETTINGS).fit(ShardedData(folder, "label_*"))
 
-    def stop(progress):
-        if progress.epoch == 2:
+    def stop(phase, *_):
+        if phase == "epoch 3":
             raise RuntimeError("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ccmn.models.ccmn_classifier.show_progress", lambda *_: nullcontext(stop))
+        patch.setattr("ccmn.models.ccmn_classifier.show_phases", lambda *_: nullcontext(stop))
         stopped = CCMNClassifier(NOISE, verbose=1, **SETTINGS)
         with pytest.raises(RuntimeError, match="stopped"):
             stopped.fit(ShardedData(folder, "label_*"), checkpoint=tmp_path / "state")

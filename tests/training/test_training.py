@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.noise import ClassConditionalNoise, TransitionNoise
 from ccmn.training.batches import Batch, DenseLabels, Features, Rows, RunLabels, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.distributed import ProcessGroup, SharedBatches
+from ccmn.training.distributed import ALONE, ProcessGroup
 from ccmn.training.loop import Part, make_step, train
 from ccmn.training.networks import StackedAdam, StackedLinear, StackedMLP, UserNetwork
 from ccmn.training.selection import KeepBest
@@ -31,6 +32,14 @@ ALL = [np.arange(N)]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, D)).astype(np.float32)
 Y = torch.from_numpy((X @ RNG.normal(size=(D, Q)) > 0).astype(np.float32))
+
+
+NUMBERS = itertools.count()
+
+
+def last():
+    """Select the last epoch."""
+    return KeepBest(lambda network: torch.full((network.groups, network.runs), -float(next(NUMBERS))))
 
 
 def whole(loss):
@@ -48,7 +57,7 @@ def fit(
     rows = Rows(groups, extra.pop("batch", 16), [s[0] for s in seeds])
     labels = DenseLabels(Y.to(dtype)) if rates is None else RunLabels(Y, *rates, dtype=dtype)
     arguments = (parts or whole(HammingLoss()), Features(X, dtype=dtype), labels, rows, optimizer)
-    return net, train(net, *arguments, extra.pop("selection", None), epochs=epochs, **extra)
+    return net, train(net, *arguments, extra.pop("selection", None) or last(), epochs=epochs, **extra)
 
 
 class Dropped(torch.nn.Module):
@@ -72,8 +81,8 @@ def fit_module(checkpoint=None, epochs=6, selection=None, n_outputs=Q):
         network = UserNetwork(Dropped(n_outputs))
         optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.1), torch.zeros(1, 1))
         labels = DenseLabels(Y[:, :1].repeat(1, n_outputs))
-        arguments = (whole(HammingLoss("logistic")), Features(X), labels, Rows(ALL, 16, [0]), optimizer, selection)
-        result = train(network, *arguments, epochs=epochs, checkpoint=checkpoint)
+        arguments = (whole(HammingLoss("logistic")), Features(X), labels, Rows(ALL, 16, [0]), optimizer)
+        result = train(network, *arguments, selection or last(), epochs=epochs, checkpoint=checkpoint)
     return network, result
 
 
@@ -95,7 +104,7 @@ def test_runs_of_a_stack_equal_single_fits(network):
             lr = torch.tensor([[lrs[k]]], dtype=torch.float64)
             optimizer = StackedAdam(net.parameters, lr, torch.full_like(lr, 1e-3))
             labels = DenseLabels(Y.double())
-            train(net, whole(loss), Features(X, dtype=torch.float64), labels, rows, optimizer, None, epochs=6)
+            train(net, whole(loss), Features(X, dtype=torch.float64), labels, rows, optimizer, last(), epochs=6)
             single = net.outputs(torch.from_numpy(X).double()[None])
             torch.testing.assert_close(single[0, 0], outputs[g, k], rtol=1e-9, atol=1e-9)
 
@@ -285,7 +294,7 @@ def squares():
 
 def interrupt_at(epoch):
     def on_progress(progress):
-        if progress.epoch == epoch:
+        if len(progress.losses) == epoch + 1:
             raise KeyboardInterrupt
 
     return on_progress
@@ -402,7 +411,7 @@ def test_shares_make_up_the_batches(n, batch, world_size):
     together = list(Rows([np.arange(n)], batch, [3]).epoch(1))
     parts = []
     for rank in range(world_size):
-        shared = SharedBatches(Rows([np.arange(n)], batch, [3]), ProcessGroup(rank, world_size))
+        shared = Rows([np.arange(n)], batch, [3], ranks=ProcessGroup(rank, world_size))
         parts.append([(index[0].tolist(), weight) for index, weight in shared.epoch(1)])
     for number, (index, _) in enumerate(together):
         shares = [part[number] for part in parts]
@@ -422,7 +431,7 @@ def test_distributed_step_uses_the_weighted_sum_of_gradients(monkeypatch):
         features = Features(rows, dtype=torch.float64)
         return network, make_step(network, whole(HammingLoss()), optimizer, features, labels, group=group)
 
-    expected, step = step_of(None)
+    expected, step = step_of(ALONE)
     step(Batch(torch.arange(4)[None]))
     # The gradient of the other rank, which the process group adds.
     _, step = step_of(ProcessGroup(1, 2))
@@ -456,6 +465,7 @@ def test_tensors_are_contiguous_when_they_are_summed(monkeypatch, transposed):
 def test_parameters_that_several_ranks_do_not_support(monkeypatch):
     assert ProcessGroup.current() == ProcessGroup(0, 1)
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     with pytest.raises(ValueError, match="correction='abs'"):
         CCMNClassifier(None, correction="abs", random_state=0).fit(X, Y)

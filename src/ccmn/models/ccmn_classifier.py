@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
+from ccmn._progress import show_phases
 from ccmn._validation import (
     Constraints,
     FloatArray,
@@ -35,7 +34,6 @@ from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, describe_network, read_description, read_network
 from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
-from ccmn.models.progress import show_progress
 from ccmn.models.targets import Targets
 from ccmn.models.training_data import (
     ResolvedNoise,
@@ -52,11 +50,12 @@ from ccmn.models.training_data import (
 )
 from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.training import loop
-from ccmn.training.batches import Batches, Features, LabelSource, Rows, label_source
+from ccmn.training.batches import Features, LabelSource, Rows, label_source
 from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
-from ccmn.training.distributed import ProcessGroup, SharedBatches
+from ccmn.training.distributed import ProcessGroup
 from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
 from ccmn.training.selection import MIN_IMPROVEMENT, KeepBest, ValidationCriterion, edge_advice
+from ccmn.training.stream import Stream
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -146,7 +145,7 @@ class CCMNClassifier(LabelClassifier):
     random_state : int, Generator or None, default=None
         Controls the validation split, the estimation of rates, initial weights and batches.
     verbose : int, default=0
-        1 prints the progress on stderr; 2 prints a line per epoch.
+        1 prints the progress on stderr.
 
     Attributes
     ----------
@@ -340,14 +339,11 @@ class CCMNClassifier(LabelClassifier):
         batch_size = batch_size if isinstance(self.batch_size, str) else int(self.batch_size)
         features = Features(train.X if scaling is None else scaling.transform(train.X), dtype=dtype, device=device)
         labels = label_source(train.p if train.noisy is None else train.noisy, device, dtype)
-        batches: Batches = Rows([np.arange(features.n)], batch_size, [seed], device=device)
-        group = ProcessGroup.current() if dist.is_available() and dist.is_initialized() else None
-        if group is not None:
-            batches = SharedBatches(batches, group)
+        batches = Rows([np.arange(features.n)], batch_size, [seed], device=device, ranks=ProcessGroup.current())
         row_weights, weights = train.row_weights(), None
         if row_weights is not None:  # with a mean of 1, so that the learning rate does not depend on their scale
             weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
-        self._train(features, labels, batches, weights, valid, scaling, seed, saved, group)
+        self._train(features, labels, batches, weights, valid, scaling, seed, saved)
         return self
 
     def _check_combinations(self, sample_weight: Any, validation: Any, validation_is_clean: bool) -> None:
@@ -356,14 +352,14 @@ class CCMNClassifier(LabelClassifier):
             raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
         if self.correction is not None and sample_weight is not None:
             raise ValueError(f"sample_weight cannot be combined with correction={self.correction!r}")
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            if self.correction is not None:
-                raise ValueError(
-                    f"correction={self.correction!r} needs means over a whole batch, of which each of the "
-                    f"{dist.get_world_size()} ranks has only a share; use correction=None or one process"
-                )
-            if self.random_state is None:
-                raise ValueError("random_state must be a number if several ranks train together; got None")
+        ranks = ProcessGroup.current().world_size
+        if ranks > 1 and self.correction is not None:
+            raise ValueError(
+                f"correction={self.correction!r} needs means over a whole batch, of which each of the {ranks} ranks "
+                "has only a share; use correction=None or one process"
+            )
+        if ranks > 1 and self.random_state is None:
+            raise ValueError("random_state must be a number if several ranks train together; got None")
 
     def _set_targets(self, targets: Targets, noise: ResolvedNoise) -> None:
         """Set the attributes that are known before training."""
@@ -404,48 +400,52 @@ class CCMNClassifier(LabelClassifier):
         self,
         features: Features,
         labels: LabelSource,
-        batches: Batches,
+        batches: Rows | Stream,
         weights: Tensor | None,
         valid: Sample,
         scaling: Scaling | None,
         seed: int,
         saved: Checkpoint | None,
-        group: ProcessGroup | None,
     ) -> None:
         """Train one network per learning rate, at the same time or one after the other, and keep the best one."""
-        noise, has_dummy, q = self.noise_, self.loss == "ranking", valid.p.shape[1]
-        dtype, device, is_main = features.dtype, features.device, group is None or group.is_main
+        has_dummy, q, group = self.loss == "ranking", valid.p.shape[1], ProcessGroup.current()
+        dtype, device, is_user = features.dtype, features.device, not isinstance(self.model, str)
         surrogate = DEFAULT_SURROGATES[self.loss] if self.surrogate == "auto" else self.surrogate
         # A transition matrix flips labels jointly: the loss takes noisy labels, and the ranking loss has another form.
-        own_noise = None if noise.flips_independent else noise
+        own_noise = None if self.noise_.flips_independent else self.noise_
         loss = LOSSES[self.loss](surrogate, own_noise, correction=self.correction).to(device)
-        name = "one_error" if self._kind != "multilabel" else "hamming_loss"
-        if name == "hamming_loss" and has_dummy and q > 1:
-            name = "ranking_and_hamming_loss"
-        scaled = valid.X if scaling is None else scaling.transform(valid.X)
+        name = "ranking_and_hamming_loss" if has_dummy and q > 1 else "hamming_loss"
+        name = name if self._kind == "multilabel" else "one_error"
+        valid_features = Features(
+            valid.X if scaling is None else scaling.transform(valid.X), dtype=dtype, device=device
+        )
         valid_weights = None if valid.weights is None else torch.from_numpy(valid.weights).to(device)
         valid_labels = label_source(valid.p, device, torch.float32)
-        valid_features = Features(scaled, dtype=dtype, device=device)
         criterion = ValidationCriterion(name, loss, valid_features, valid_labels, valid_weights, group)
-        lrs = [float(x) for x in np.atleast_1d(self.lr)]
-        is_user, size = not isinstance(self.model, str), (features.d, loss.n_outputs(q))
-        runs: list[tuple[dict[str, Any], Network, int]] = []
+        lrs, size = [float(x) for x in np.atleast_1d(self.lr)], (features.d, loss.n_outputs(q))
+        runs: list[tuple[float, float, int, Network, int]] = []
         history: list[dict[str, float]] = []
         checkpoints: list[Checkpoint] = []
         interrupted = False
+
+        def on_epoch(result: loop.TrainingResult) -> None:
+            values = f"loss {float(result.losses[-1].min()):.4f}, validation {float(result.criteria[-1].min()):.4f}"
+            show("training", len(result.losses), self.epochs, values)
+
         for some in [[lr] for lr in lrs] if is_user else [lrs]:
             checkpoint = saved.of(f"lr{some[0]:g}") if saved is not None and is_user else saved
             checkpoints += [] if checkpoint is None else [checkpoint]
-            show = show_progress(self.verbose, name, batches) if self.verbose and is_main else nullcontext()
-            with torch.random.fork_rng(enabled=is_user), show as on_epoch:
+            verbose = self.verbose if group.is_main else 0
+            with torch.random.fork_rng(enabled=is_user), show_phases(verbose) as show:
                 network: Network
                 if is_user:
                     torch.manual_seed(seed)
                     network = UserNetwork(self._factory(self.model)(*size).to(device))
                 else:
                     network = NETWORKS[str(self.model)](*size, [[seed] * len(lrs)], dtype=dtype, device=device)
-                lr = torch.tensor([some], dtype=dtype, device=device)
-                selection = KeepBest(criterion)
+                if isinstance(batches, Stream):
+                    batches.on_progress = show
+                lr, selection = torch.tensor([some], dtype=dtype, device=device), KeepBest(criterion)
                 try:
                     result = loop.train(
                         network,
@@ -457,7 +457,7 @@ class CCMNClassifier(LabelClassifier):
                         selection,
                         epochs=self.epochs,
                         weights=weights,
-                        on_progress=on_epoch,
+                        on_progress=on_epoch if verbose and isinstance(batches, Rows) else None,
                         checkpoint=checkpoint,
                         group=group,
                     )
@@ -466,23 +466,21 @@ class CCMNClassifier(LabelClassifier):
                         raise
                     interrupted = True
                     break
-            losses = torch.stack(result.losses)[:, 0].double().cpu().numpy()
-            values = torch.stack(result.criteria)[:, 0].cpu().numpy()
+            losses, values = (torch.stack(found)[:, 0].tolist() for found in (result.losses, result.criteria))
             for k, rate in enumerate(some):
-                history += [
-                    {"lr": rate, "epoch": e + 1, "loss": float(losses[e, k]), name: float(values[e, k])}
-                    for e in range(len(values))
-                ]
-                # An interrupted epoch may already be the best one, although it has no row in the history.
-                epoch = min(int(selection.epoch[0, 0, k]) + 1, len(losses))
-                selected = {"criterion": name, "value": float(selection.value[0, 0, k]), "lr": rate}
-                selected |= {"epoch": epoch, "epochs": len(losses), "loss": float(losses[epoch - 1, k])}
-                runs.append((selected, network, k))
+                epochs = enumerate(zip(losses, values), 1)
+                history += [{"lr": rate, "epoch": e, "loss": left[k], name: right[k]} for e, (left, right) in epochs]
+                runs.append((float(selection.value[0, 0, k]), rate, int(selection.epoch[0, 0, k]), network, k))
             if interrupted := result.interrupted:
                 break
-        smallest = min(selected["value"] for selected, *_ in runs)
+        smallest = min(value for value, *_ in runs)
         # The first value that is smallest up to rounding.
-        self.selected_, network, k = next(run for run in runs if run[0]["value"] <= smallest + MIN_IMPROVEMENT)
+        value, rate, epoch, network, k = next(run for run in runs if run[0] <= smallest + MIN_IMPROVEMENT)
+        rows = [row for row in history if row["lr"] == rate]
+        # An interrupted epoch may already be the best one, although it has no row in the history.
+        best = rows[min(epoch, len(rows) - 1)]
+        self.selected_ = {"criterion": name, "value": value, "epochs": len(rows)}
+        self.selected_ |= {key: best[key] for key in ("lr", "epoch", "loss")}
         self._history, self._checkpoints = history, () if interrupted else tuple(checkpoints)
         link = LINKS.get((self.loss, str(surrogate)), "slope")
         self._network = FittedNetwork.of(network, k, q, has_dummy, link)
@@ -491,7 +489,7 @@ class CCMNClassifier(LabelClassifier):
         self._network.fit_slope(valid)
         if interrupted:
             warn("The fit was interrupted; the best model so far is kept.")
-        elif is_main and (advice := edge_advice(self.selected_, history)):
+        elif group.is_main and (advice := edge_advice(self.selected_, history)):
             warn(" ".join(advice))
 
     # -- Prediction

@@ -134,5 +134,5 @@ def fit_shards(
         group=group,
         device=device,
     )
-    clf._train(stream.features, stream.labels, stream, None, valid, scaling, seed, saved, group)
+    clf._train(stream.features, stream.labels, stream, None, valid, scaling, seed, saved)
     return clf

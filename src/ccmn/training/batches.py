@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from torch import Tensor
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 from ccmn.noise.noise_model import Debiasing
+from ccmn.training.distributed import ALONE, ProcessGroup
 
 LABEL_KEYS = ("labels", "label")
 """Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""
@@ -46,12 +46,7 @@ def split_item(item: Any) -> tuple[Any, Any]:
 class DatasetRows:
     """Inputs of a map-style Dataset as rows (n, d) of flat float32 arrays, which are read when they are needed.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Items are inputs, or pairs of inputs and labels. All inputs have the same shape.
-    items : array of int, optional
-        Numbers of the items; by default all.
+    Items are inputs of one shape, or pairs of inputs and labels; ``items`` are the numbers of some of them.
     """
 
     def __init__(self, dataset: Any, items: NDArray[Any] | None = None) -> None:
@@ -86,53 +81,33 @@ class DatasetRows:
 class Features:
     """Features in memory, dense or CSR, or of a Dataset, from which batches are gathered.
 
-    Parameters
-    ----------
-    X : array, Tensor, sparse matrix or DatasetRows of shape (n, d)
-        Features. A sparse matrix is never converted to a dense one as a whole in main memory, and the rows of a
-        Dataset are read batch by batch.
-    dtype : torch.dtype, default=torch.float32
-        Floating-point type of the batches.
-    device : torch.device or str, default="cpu"
-        Device of the batches.
-
-    Attributes
-    ----------
-    is_dense : bool
-        Whether all batches come from one dense tensor.
+    A sparse matrix is never converted to a dense one as a whole in main memory, and the rows of a Dataset are read
+    batch by batch. ``is_dense`` tells whether all batches come from one dense tensor.
     """
 
     def __init__(self, X: Any, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> None:
         self.device, self.dtype = torch.device(device), dtype
         self.n, self.d = X.shape
-        self._csr: Any = None
         self._dense: Tensor | None = None
-        self._rows: DatasetRows | None = None
-        if isinstance(X, DatasetRows):
-            self._rows = X
-        elif isinstance(X, Tensor):
-            self._dense = X.to(self.device, dtype)
-        elif not is_sparse(X):
+        self._source = X.tocsr() if is_sparse(X) else X
+        if is_sparse(X):
+            if self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= MAX_DENSE_DEVICE_BYTES:
+                self._dense = _csr_tensor(self._source, dtype).to(self.device).to_dense()
+        elif not isinstance(X, DatasetRows):
             with warnings.catch_warnings():
                 # DataFrames and memory maps return read-only arrays. They are not modified here.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-                self._dense = torch.as_tensor(np.asarray(X)).to(self.device, dtype)
-        elif self.device.type != "cpu" and self.n * self.d * dtype.itemsize <= MAX_DENSE_DEVICE_BYTES:
-            self._dense = _csr_tensor(X.tocsr(), dtype).to(self.device).to_dense()
-        else:
-            self._csr = X.tocsr()
+                self._dense = torch.as_tensor(X if isinstance(X, Tensor) else np.asarray(X)).to(self.device, dtype)
         self.is_dense = self._dense is not None
 
     def gather(self, index: Tensor) -> Tensor:
         """Return the rows ``index`` (G, B): a dense tensor (G, B, d), or a sparse one (B, d) for many features."""
         if self._dense is not None:
             return take_rows(self._dense, index)
-        if self._rows is not None:
-            rows = torch.from_numpy(self._rows[index.reshape(-1).cpu().numpy()].read())
-            return rows.to(self.device, self.dtype).view(*index.shape, self.d)
-        if self.d > MAX_DENSE_FEATURES and index.shape[0] == 1:
-            return _csr_tensor(self._csr[index[0].cpu().numpy()], self.dtype).to(self.device)
-        flat = torch.from_numpy(self._csr[index.reshape(-1).cpu().numpy()].toarray())
+        part = self._source[index.reshape(-1).cpu().numpy()]
+        if is_sparse(part) and self.d > MAX_DENSE_FEATURES and index.shape[0] == 1:
+            return _csr_tensor(part, self.dtype).to(self.device)
+        flat = torch.from_numpy(part.toarray() if is_sparse(part) else part.read())
         return flat.to(self.device, self.dtype).view(*index.shape, self.d)
 
 
@@ -168,15 +143,7 @@ class Batch(NamedTuple):
     """Share of the batch that this rank works on: 1 unless several ranks train together."""
 
 
-class Batches(ABC):
-    """Sequence of batches for every epoch."""
-
-    @abstractmethod
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch. The last one may be smaller."""
-
-
-class Rows(Batches):
+class Rows:
     """Shuffled batches of rows in memory.
 
     Parameters
@@ -190,6 +157,8 @@ class Rows(Batches):
         see the same batches as single fits with the same seeds.
     device : torch.device or str, default="cpu"
         Device of the row numbers.
+    ranks : ProcessGroup
+        Ranks that work on every ``world_size``-th row of a batch each.
     """
 
     def __init__(
@@ -199,66 +168,38 @@ class Rows(Batches):
         seeds: Sequence[int],
         *,
         device: torch.device | str = "cpu",
+        ranks: ProcessGroup = ALONE,
     ) -> None:
         self.rows = torch.stack([torch.as_tensor(np.asarray(g), dtype=torch.int64) for g in groups]).to(device)
         self.batch_size = min(batch_size, self.rows.shape[1])
-        self.seeds = [int(seed) for seed in seeds]
+        self.seeds, self.ranks = [int(seed) for seed in seeds], ranks
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch. The last one may be smaller."""
-        n = self.rows.shape[1]
-        if self.batch_size == n:
-            # The order of a full batch has no effect other than different rounding.
-            yield Batch(self.rows)
-            return
-        orders = [
-            torch.randperm(n, generator=torch.Generator().manual_seed((seed * 100_003 + number) % 2**63))
-            for seed in self.seeds
-        ]
-        shuffled = self.rows.gather(1, torch.stack(orders).to(self.rows.device))
-        for start in range(0, n, self.batch_size):
-            yield Batch(shuffled[:, start : start + self.batch_size])
+        """Yield this rank's share of the batches of an epoch. The last batch may be smaller.
 
-
-# -- Label sources
-
-
-class LabelSource(ABC):
-    """Source of training targets."""
-
-    is_dense: bool
-    """Whether all targets come from one dense tensor."""
-
-    @abstractmethod
-    def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
-        """Return the training targets of some rows.
-
-        Parameters
-        ----------
-        index : Tensor of shape (G, B)
-            Row numbers.
-        run_dim : {1, 2}, default=1
-            Position of the dimension of the runs in the result.
-
-        Returns
-        -------
-        Tensor of shape (G, R, B, q) for ``run_dim=1`` or (G, B, R, q) for ``run_dim=2``
-            Targets, NaN where a label is not observed. R is 1 if all runs have the same targets, else the number of
-            runs.
+        A rank that gets no row of a small batch works on its first row with a weight of 0.
         """
+        n, rows = self.rows.shape[1], self.rows
+        if self.batch_size < n:  # the order of a full batch has no effect other than different rounding
+            orders = [
+                torch.randperm(n, generator=torch.Generator().manual_seed((seed * 100_003 + number) % 2**63))
+                for seed in self.seeds
+            ]
+            rows = rows.gather(1, torch.stack(orders).to(rows.device))
+        for index in torch.split(rows, self.batch_size, 1):
+            share = index[:, self.ranks.rank :: self.ranks.world_size]
+            yield Batch(share if share.shape[1] else index[:, :1], share.shape[1] / index.shape[1])
 
 
-class DenseLabels(LabelSource):
-    """Labels in a dense tensor.
+# -- Label sources: ``targets(index, run_dim)`` returns the training targets of rows (G, B), of shape (G, R, B, q) for
+# ``run_dim=1`` or (G, B, R, q) for ``run_dim=2``, NaN where a label is not observed. R is 1 if all runs have the same
+# targets, else the number of runs.
 
-    Parameters
-    ----------
-    values : Tensor of shape (n, q) or (G, n, q)
-        Labels, the same for all groups or separate for every group.
-    debias : Debiasing, optional
-        Map applied to every batch. Without it, ``values`` are the targets.
-    dtype : torch.dtype, optional
-        Floating-point type of the targets; by default that of ``values``.
+
+class DenseLabels:
+    """Labels in a dense tensor (n, q), or (G, n, q) with separate labels of every group.
+
+    ``debias`` is a map that is applied to every batch. Without it, the labels themselves are the targets.
     """
 
     is_dense = True
@@ -274,7 +215,7 @@ class DenseLabels(LabelSource):
         self._first = groups * values.shape[1] if values.ndim == 3 else None
 
     def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
-        """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
+        """Return the training targets of some rows."""
         labels = take_rows(self._values, index if self._first is None else index + self._first).unsqueeze(run_dim)
         if labels.dtype != self.dtype:
             labels = labels.to(self.dtype)
@@ -282,16 +223,9 @@ class DenseLabels(LabelSource):
 
 
 class RunLabels(DenseLabels):
-    """Noisy labels in a dense tensor that every run debiases with its own rates.
+    """Noisy labels in a dense tensor that every run debiases with its own rates, ``rho_pos`` and ``rho_neg`` (G, K, q).
 
-    Parameters
-    ----------
-    values : Tensor of shape (n, q) or (G, n, q)
-        Noisy labels.
-    rho_pos, rho_neg : Tensors of shape (G, K, q)
-        Noise rates of every run. Rates of zero make a run without noise correction.
-    dtype : torch.dtype, default=torch.float32
-        Floating-point type of the targets.
+    Rates of zero make a run without noise correction.
     """
 
     def __init__(self, values: Tensor, rho_pos: Tensor, rho_neg: Tensor, *, dtype: torch.dtype = torch.float32) -> None:
@@ -301,29 +235,15 @@ class RunLabels(DenseLabels):
         self._coefficients = {dim: (scale.unsqueeze(3 - dim), -offset.unsqueeze(3 - dim)) for dim in (1, 2)}
 
     def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
-        """Return the training targets of some rows for every run, see :meth:`LabelSource.targets`."""
+        """Return the training targets of some rows for every run."""
         scale, shift = self._coefficients[run_dim]
         return torch.addcmul(shift, super().targets(index, run_dim), scale)
 
 
-class SparseLabels(LabelSource):
-    """Labels in a CSR matrix, which are debiased one batch at a time.
+class SparseLabels:
+    """Labels in a CSR matrix (1, 0 or NaN), which are debiased one batch at a time: the dense matrix is never built.
 
-    The debiased label has two values, one for a stored 1 and one for everything else. The dense (n, q) matrix of
-    debiased labels is never built.
-
-    Parameters
-    ----------
-    matrix : sparse matrix of shape (n, q)
-        Stored values are 1, 0 or NaN (not observed).
-    debias : Debiasing, optional
-        Map applied to every batch. Without it, the labels themselves are the targets.
-    trusted : array of bool of shape (n,), optional
-        Rows whose labels are true and are not debiased.
-    dtype : torch.dtype, default=torch.float32
-        Floating-point type of the targets.
-    device : torch.device or str, default="cpu"
-        Device of the targets.
+    ``trusted`` (n,) marks rows whose labels are true and are not debiased.
     """
 
     is_dense = False
@@ -337,15 +257,9 @@ class SparseLabels(LabelSource):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.matrix, self.trusted = matrix.tocsr(), trusted
+        self.matrix, self.trusted, self.shape = matrix.tocsr(), trusted, matrix.shape
         self.dtype, self.device = dtype, torch.device(device)
         self.debias = None if debias is None else debias.to(self.device)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of labels."""
-        n, q = self.matrix.shape
-        return int(n), int(q)
 
     def __getitem__(self, rows: Any) -> SparseLabels:
         """Return the labels of some rows."""
@@ -353,20 +267,18 @@ class SparseLabels(LabelSource):
         return SparseLabels(self.matrix[rows], self.debias, trusted, dtype=self.dtype, device=self.device)
 
     def targets(self, index: Tensor, run_dim: int = 1) -> Tensor:
-        """Return the training targets of some rows, see :meth:`LabelSource.targets`."""
+        """Return the training targets of some rows; only the stored entries are copied to the device."""
         rows = index.reshape(-1).cpu().numpy()
-        part = self.matrix[rows]
-        # Only the stored entries are copied to the device.
-        row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-        place = torch.from_numpy(row * part.shape[1] + part.indices.astype(np.int64)).to(self.device)
-        stored = torch.from_numpy(np.asarray(part.data, dtype=np.float64)).to(self.device, self.dtype)
-        labels = torch.zeros(part.shape, dtype=self.dtype, device=self.device)
-        labels.view(-1).index_put_((place,), stored)
-        targets = labels if self.debias is None else self.debias(labels)
-        if self.debias is not None and self.trusted is not None and self.trusted[rows].any():
-            trusted = torch.from_numpy(self.trusted[rows]).to(self.device)
-            targets[trusted] = labels[trusted]
+        targets = labels = _csr_tensor(self.matrix[rows], self.dtype).to(self.device).to_dense()
+        if self.debias is not None:
+            targets = self.debias(labels)
+            if self.trusted is not None:
+                trusted = torch.from_numpy(self.trusted[rows]).to(self.device)
+                targets = torch.where(trusted[:, None], labels, targets)
         return targets.view(*index.shape, -1).unsqueeze(run_dim)
+
+
+LabelSource = DenseLabels | SparseLabels
 
 
 def label_source(labels: Any, device: torch.device, dtype: torch.dtype) -> LabelSource:

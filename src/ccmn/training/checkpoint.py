@@ -39,45 +39,26 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str], fit: str, *, every: int = 5, is_main: bool = True) -> None:
         self.path, self.fit, self.every, self.is_main = Path(path), fit, every, is_main
 
-    def save(
-        self, network: Network, optimizer: StackedAdam, selection: KeepBest | None, result: TrainingResult
-    ) -> None:
-        """Write the state after the last epoch of ``result``.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written, for example because the disk is full. The previous file is kept.
-        """
+    def save(self, network: Network, optimizer: StackedAdam, selection: KeepBest, result: TrainingResult) -> None:
+        """Write the state after the last epoch of ``result``; if that fails, the previous file is kept."""
         if not self.is_main:
             return
-        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in _state(network, optimizer).items()}
-        tensors["losses"] = torch.stack(result.losses).cpu()
-        if selection is not None:
-            kept = {f"best.{i}": t for i, t in enumerate(selection.weights[0] + selection.buffers)}
-            kept |= {"criteria": torch.stack(result.criteria), "best_value": selection.value}
-            kept["best_epoch"] = selection.epoch
-            tensors |= {name: t.cpu().contiguous().clone() for name, t in kept.items()}
+        tensors = _state(network, optimizer)
+        tensors |= {f"best.{i}": t for i, t in enumerate(selection.weights[0] + selection.buffers)}
+        tensors |= {"losses": torch.stack(result.losses), "criteria": torch.stack(result.criteria)}
+        tensors |= {"best_value": selection.value, "best_epoch": selection.epoch}
         if isinstance(network, UserNetwork):
             # Layers such as dropout use the global random generator.
             tensors["random_state"] = torch.get_rng_state()
             if optimizer.steps.is_cuda:
                 tensors["cuda_random_state"] = torch.cuda.get_rng_state(optimizer.steps.device)
-        content = save(tensors, metadata={"fit": self.fit})
+        copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.path) as stream:
-            stream.write(content)
+            stream.write(save(copies, metadata={"fit": self.fit}))
 
-    def resume(
-        self, network: Network, optimizer: StackedAdam, selection: KeepBest | None, result: TrainingResult
-    ) -> None:
-        """Restore the saved state, if there is one.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or belongs to a different fit.
-        """
+    def resume(self, network: Network, optimizer: StackedAdam, selection: KeepBest, result: TrainingResult) -> None:
+        """Restore the saved state, if there is one; a damaged file or that of a different fit is a ValueError."""
         if not self.path.exists():
             return
         try:
@@ -97,16 +78,14 @@ class Checkpoint:
                 )
             for name, tensor in state.items():
                 tensor.detach().copy_(tensors[name])
-            result.losses = list(tensors["losses"].unbind(0))
-            if selection is not None:
-                result.criteria = list(tensors["criteria"].unbind(0))
-                selection.value, selection.epoch = tensors["best_value"], tensors["best_epoch"]
-                finished = len(result.criteria)
-                if finished != len(result.losses) or not ((selection.epoch >= 0) & (selection.epoch < finished)).all():
-                    raise TypeError(f"expected a best epoch below {len(result.losses)}")
-                count = len(network.parameters)
-                kept = [tensors[f"best.{i}"] for i in range(count + len(network.buffers))]
-                selection.weights, selection.buffers = [kept[:count]], kept[count:]
+            result.losses, result.criteria = (list(tensors[name].unbind(0)) for name in ("losses", "criteria"))
+            selection.value, selection.epoch = tensors["best_value"], tensors["best_epoch"]
+            finished = len(result.criteria)
+            if finished != len(result.losses) or not ((selection.epoch >= 0) & (selection.epoch < finished)).all():
+                raise TypeError(f"expected a best epoch below {len(result.losses)}")
+            count = len(network.parameters)
+            kept = [tensors[f"best.{i}"] for i in range(count + len(network.buffers))]
+            selection.weights, selection.buffers = [kept[:count]], kept[count:]
             if "random_state" in tensors:
                 torch.set_rng_state(tensors["random_state"].cpu())
             if "cuda_random_state" in tensors:
@@ -138,14 +117,7 @@ def _state(network: Network, optimizer: StackedAdam) -> dict[str, torch.Tensor]:
 def fit_fingerprint(params: Mapping[str, Any], noise: Mapping[str, Any], *values: Any) -> str:
     """Return a text that identifies a fit: its parameters, its noise rates and every value of its data.
 
-    Parameters
-    ----------
-    params : mapping
-        Parameters of the estimator. ``noise`` and ``verbose`` are ignored.
-    noise : mapping
-        Description of the resolved noise model, all digits of which count.
-    *values : array, sparse matrix, bytes or other object
-        Data of the fit. Objects other than arrays count by their ``repr``.
+    All parameters but ``noise`` and ``verbose`` count, all digits of the noise model, and arrays by their values.
     """
     # The address of a function differs between processes.
     named = [

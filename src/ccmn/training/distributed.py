@@ -6,28 +6,16 @@ of its rows. Losses and gradients are means over the whole batch: the sum over r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch.distributed as dist
 from torch import Tensor
 
-from ccmn.training.batches import Batch, Batches
-
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Ranks that train one network together, and this rank among them.
+    """Processes that train one network together, and the number of this process among them.
 
-    Parameters
-    ----------
-    rank : int, default=0
-        Number of this process.
-    world_size : int, default=1
-        Number of processes.
-
-    Examples
-    --------
     >>> ProcessGroup.current()
     ProcessGroup(rank=0, world_size=1)
     """
@@ -62,24 +50,5 @@ class ProcessGroup:
         return tensor
 
 
-class SharedBatches(Batches):
-    """Share of every batch that one rank works on: every ``world_size``-th row.
-
-    A rank that gets no row of a small batch works on its first row with a weight of 0.
-
-    Parameters
-    ----------
-    batches : Batches
-        Batches of all ranks together.
-    group : ProcessGroup
-        Process group.
-    """
-
-    def __init__(self, batches: Batches, group: ProcessGroup) -> None:
-        self._batches, self._group = batches, group
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """Yield this rank's share of the batches of an epoch."""
-        for index, _ in self._batches.epoch(number):
-            share = index[:, self._group.rank :: self._group.world_size]
-            yield Batch(share if share.shape[1] else index[:, :1], share.shape[1] / index.shape[1])
+ALONE = ProcessGroup()
+"""This process alone."""

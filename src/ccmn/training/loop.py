@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.training.batches import Batch, Batches, Features, LabelSource
+from ccmn.training.batches import Batch, Features, LabelSource, Rows
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.distributed import ALONE, ProcessGroup
 from ccmn.training.networks import Network, StackedAdam, UserNetwork
 from ccmn.training.selection import KeepBest
-
-MAX_KEPT_LOSSES = 1 << 16
-"""Losses of an epoch that are kept before they are summed: an epoch of a stream can have millions of batches."""
+from ccmn.training.stream import Stream
 
 
 class Part(NamedTuple):
@@ -30,23 +28,6 @@ class Part(NamedTuple):
 
     runs: slice
     loss: MultiLabelLoss
-
-
-@dataclass(frozen=True)
-class EpochProgress:
-    """Argument of the progress callback after each epoch.
-
-    The tensors have shape (G, K). They may still be computed on a device; reading them waits for it.
-    """
-
-    epoch: int
-    """Number of the epoch, starting at 0."""
-    epochs: int
-    """Number of epochs."""
-    loss: Tensor
-    """Mean training loss of the epoch."""
-    criterion: Tensor | None
-    """Validation criterion, if there is one."""
 
 
 @dataclass
@@ -66,20 +47,20 @@ def train(
     parts: Sequence[Part],
     features: Features,
     labels: LabelSource,
-    batches: Batches,
+    batches: Rows | Stream,
     optimizer: StackedAdam,
-    selection: KeepBest | None,
+    selection: KeepBest,
     *,
     epochs: int,
     weights: Tensor | None = None,
-    on_progress: Callable[[EpochProgress], None] | None = None,
+    on_progress: Callable[[TrainingResult], None] | None = None,
     checkpoint: Checkpoint | None = None,
-    group: ProcessGroup | None = None,
+    group: ProcessGroup = ALONE,
 ) -> TrainingResult:
-    """Train all runs of a network at the same time.
+    """Train all runs of a network at the same time and return losses and criteria of every epoch.
 
-    At the end, the network holds the weights that ``selection`` selected. Ctrl-C ends the training early and keeps
-    the best weights so far.
+    At the end, the network holds the weights that ``selection`` selected. Ctrl-C ends the training early and keeps the
+    best weights so far.
 
     Parameters
     ----------
@@ -87,31 +68,24 @@ def train(
         Weights of all runs.
     parts : sequence of Part
         Losses of consecutive slices of the runs.
-    features : Features
-        Features of all rows.
-    labels : LabelSource
-        Source of the training targets.
-    batches : Batches
+    features, labels
+        Features and training targets of all rows.
+    batches : Rows or Stream
         Training rows of every step.
     optimizer : StackedAdam
         Optimizer of the parameters of ``network``.
-    selection : KeepBest or None
-        Selection of the final weights; None keeps those of the last epoch.
+    selection : KeepBest
+        Selection of the final weights.
     epochs : int
         Number of epochs.
     weights : Tensor of shape (n,), optional
         Sample weights with a mean of 1.
     on_progress : callable, optional
-        Called with an ``EpochProgress`` after each epoch.
+        Called with the result so far after each epoch. Its tensors may still be computed on a device.
     checkpoint : Checkpoint, optional
         File from which the training resumes and to which its state is saved.
-    group : ProcessGroup, optional
-        Ranks that train together; by default this process alone.
-
-    Returns
-    -------
-    TrainingResult
-        Losses and criteria of every epoch.
+    group : ProcessGroup
+        Ranks that train together.
     """
     step = make_step(network, parts, optimizer, features, labels, weights, group=group)
     result = TrainingResult()
@@ -119,31 +93,22 @@ def train(
         checkpoint.resume(network, optimizer, selection, result)
     try:
         for epoch in range(len(result.losses), epochs):
-            losses: list[Tensor] = []
-            steps = 0
+            total, steps = torch.zeros((), device=features.device), 0
             for batch in batches.epoch(epoch):
-                losses.append(step(batch))
-                steps += 1
-                if len(losses) == MAX_KEPT_LOSSES:
-                    losses = [torch.stack(losses).sum(0)]
-            loss = torch.stack(losses).sum(0) / steps
-            result.losses.append(loss if group is None else group.sum_over_ranks(loss))
-            if selection is not None:
-                result.criteria.append(selection.on_epoch_end(epoch, network))
+                total, steps = total + step(batch), steps + 1
+            result.losses.append(group.sum_over_ranks(total / steps))
+            result.criteria.append(selection.on_epoch_end(epoch, network))
             if checkpoint is not None and ((epoch + 1) % checkpoint.every == 0 or epoch + 1 == epochs):
                 checkpoint.save(network, optimizer, selection, result)
             if on_progress is not None:
-                criterion = result.criteria[-1] if result.criteria else None
-                on_progress(EpochProgress(epoch, epochs, result.losses[-1], criterion))
+                on_progress(result)
     except KeyboardInterrupt:
-        if not result.losses or (selection is not None and not result.criteria):
+        if not result.criteria:
             raise
         # An epoch that was interrupted before its criterion was computed does not count.
-        if selection is not None:
-            del result.losses[len(result.criteria) :]
+        del result.losses[len(result.criteria) :]
         result.interrupted = True
-    if selection is not None:
-        selection.load(network)
+    selection.load(network)
     return result
 
 
@@ -190,14 +155,14 @@ def make_step(
     labels: LabelSource,
     weights: Tensor | None = None,
     *,
-    group: ProcessGroup | None = None,
+    group: ProcessGroup = ALONE,
 ) -> Step:
     """Return the training step: gather, outputs, loss, backward, reduce over ranks, update.
 
     On a CUDA device, the step is captured as a CUDA graph if the data are dense and the network is a built-in one.
     """
     leaves = [p.values for p in network.parameters]
-    is_user, is_distributed = isinstance(network, UserNetwork), group is not None and group.is_distributed
+    is_user, is_distributed = isinstance(network, UserNetwork), group.is_distributed
     upstream: list[Tensor] = []  # gradient of the summed losses with respect to each loss; created once
 
     def step(batch: Batch) -> Tensor:
@@ -214,7 +179,6 @@ def make_step(
             # modifies gradients in place.
             gradients = [torch.zeros_like(v) if g is None else g.clone() for v, g in zip(leaves, gradients)]
         if is_distributed:
-            assert group is not None
             for gradient in gradients:
                 group.sum_over_ranks(gradient.mul_(batch.weight))
             losses = losses * batch.weight

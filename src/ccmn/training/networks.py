@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +30,7 @@ EPS = 1e-8
 
 @dataclass
 class Stacked:
-    """Parameter of all runs: dimension 0 is the G groups, dimension ``run_dim`` is the K runs.
-
-    If ``bias_row`` is set, this last row of dimension 1 multiplies the constant 1 and is not decayed.
-    """
+    """Parameter of all runs: dimension 0 is the G groups, ``run_dim`` the K runs; a ``bias_row`` is not decayed."""
 
     values: Tensor
     run_dim: int
@@ -58,8 +54,7 @@ class Stacked:
         dims = [dim for dim in range(1, values.ndim) if dim != self.run_dim]
         if values.numel() <= MAX_SQUARED_ELEMENTS:
             return values.square().sum(dims)
-        norms: Tensor = torch.linalg.vector_norm(values, dim=dims)
-        return norms.square()
+        return torch.as_tensor(torch.linalg.vector_norm(values, dim=dims)).square()
 
     def decayed(self, values: Tensor) -> Tensor:
         """Return the part of a tensor in the shape of the values to which weight decay applies."""
@@ -79,44 +74,11 @@ class _Unstacked(Stacked):
         return values.square().sum().reshape(1, 1)
 
 
-class Network(ABC):
-    """Network of G groups of K runs.
+class StackedLinear:
+    """Linear model of G groups of K runs, one matrix product (B, d) x (d, K n_outputs) per group.
 
-    Attributes
-    ----------
-    groups, runs : int
-        Numbers of groups and of runs per group.
-    parameters : list of Stacked
-        Weights of all runs: leaves that require gradients.
-    buffers : list of Tensors
-        State that is not trained by gradients, such as running means.
-    """
-
-    groups: int
-    runs: int
-    parameters: list[Stacked]
-    buffers: list[Tensor]
-
-    @abstractmethod
-    def outputs(self, X: Tensor) -> Tensor:
-        """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
-
-
-class StackedLinear(Network):
-    """Linear model of every run, one matrix product (B, d) x (d, K n_outputs) per group.
-
-    The bias is the last row of the weights.
-
-    Parameters
-    ----------
-    n_features, n_outputs : int
-        Numbers of inputs and outputs.
-    seeds : sequence of G sequences of K ints
-        Seeds of the initial weights. A run has the same initial weights as a single fit with its seed.
-    dtype : torch.dtype, default=torch.float32
-        Type of the weights.
-    device : torch.device or str, default="cpu"
-        Device of the weights.
+    The bias is the last row of the weights. A run has the same initial weights as a single fit with its seed; ``seeds``
+    are G sequences of K seeds. ``buffers`` is the state that is not trained by gradients, of which there is none.
     """
 
     def __init__(
@@ -128,10 +90,9 @@ class StackedLinear(Network):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.groups, self.runs = len(seeds), len(seeds[0])
+        self.groups, self.runs, self.buffers = len(seeds), len(seeds[0]), list[Tensor]()
         weights = _initial(seeds, 0, n_features + 1, n_outputs, n_features, dtype).permute(0, 2, 1, 3).contiguous()
         self.parameters = [Stacked(weights.to(device).requires_grad_(), run_dim=2, bias_row=n_features)]
-        self.buffers = []
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
@@ -146,24 +107,14 @@ class StackedLinear(Network):
 
 
 class StackedMLP(StackedLinear):
-    """Multilayer perceptron of every run with one hidden layer of 128 rectified linear units.
+    """Multilayer perceptron of every run with one hidden layer of 128 rectified linear units."""
 
-    The parameters are those of :class:`StackedLinear`.
-    """
-
-    def __init__(
-        self,
-        n_features: int,
-        n_outputs: int,
-        seeds: Sequence[Sequence[int]],
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        super().__init__(n_features, HIDDEN_UNITS, seeds, dtype=dtype, device=device)
+    def __init__(self, n_features: int, n_outputs: int, seeds: Sequence[Sequence[int]], **options: Any) -> None:
+        super().__init__(n_features, HIDDEN_UNITS, seeds, **options)
+        first = self.parameters[0].values
         for layer, rows in ((1, HIDDEN_UNITS), (2, 1)):  # weights and bias of the second layer
-            weights = _initial(seeds, layer, rows, n_outputs, HIDDEN_UNITS, dtype)
-            self.parameters.append(Stacked(weights.to(device).requires_grad_(), run_dim=1))
+            weights = _initial(seeds, layer, rows, n_outputs, HIDDEN_UNITS, first.dtype)
+            self.parameters.append(Stacked(weights.to(first.device).requires_grad_(), run_dim=1))
 
     def outputs(self, X: Tensor) -> Tensor:
         """Return the outputs (G, K, B, n_outputs) of features (G, B, d), or sparse (B, d)."""
@@ -171,25 +122,19 @@ class StackedMLP(StackedLinear):
         return super().outputs(X).relu() @ second.values + bias.values
 
 
-class UserNetwork(Network):
-    """Module of a user as a network of one run. It is in training mode while gradients are recorded.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Module with at least one trainable parameter.
-    """
+class UserNetwork:
+    """Module of a user as a network of one run. It is in training mode while gradients are recorded."""
 
     groups = runs = 1
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
-        self.parameters = [_Unstacked(p) for p in module.parameters() if p.requires_grad]
+        self.parameters: list[Stacked] = [_Unstacked(p) for p in module.parameters() if p.requires_grad]
         if not self.parameters:
             raise ValueError("model(n_features, n_outputs) must return a module with trainable parameters; got none")
 
     @property
-    def buffers(self) -> list[Tensor]:  # type: ignore[override]
+    def buffers(self) -> list[Tensor]:
         """Present buffers of the module, which may replace them in every step."""
         return list(self.module.buffers())
 
@@ -199,6 +144,9 @@ class UserNetwork(Network):
             self.module.train(torch.is_grad_enabled())
         result: Tensor = self.module(X.to_dense() if X.layout != torch.strided else X[0])
         return result[None, None]
+
+
+Network = StackedLinear | UserNetwork
 
 
 def make_unflattened(
@@ -259,10 +207,8 @@ class StackedAdam:
     ----------
     parameters : list of Stacked
         Parameters, which are updated in place.
-    lr : Tensor of shape (G, K)
-        Learning rate of every run.
-    weight_decay : Tensor of shape (G, K)
-        Weight decay of every run.
+    lr, weight_decay : Tensors of shape (G, K)
+        Learning rate and weight decay of every run.
     clip : float or None, default=10.0
         Maximum norm of the gradient of a run. Larger gradients are scaled to this norm.
 
@@ -275,21 +221,15 @@ class StackedAdam:
         self, parameters: list[Stacked], lr: Tensor, weight_decay: Tensor, *, clip: float | None = 10.0
     ) -> None:
         self.parameters, self.clip = parameters, clip
-        self.first = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
-        self.second = [torch.zeros_like(p.values, requires_grad=False) for p in parameters]
+        self.first, self.second, self._workspace = (
+            [torch.zeros_like(p.values, requires_grad=False) for p in parameters] for _ in range(3)
+        )
         # A tensor, because the steps of a CUDA graph are counted on the device.
         self.steps = torch.zeros((), dtype=torch.float64, device=parameters[0].values.device)
-        # A single run has one learning rate: the fused step of torch replaces a dozen small operations.
-        self._single: tuple[float, float] | None = None
-        is_single = lr.numel() == 1 and self.steps.device.type == "cpu"
-        if is_single and all(_same_layout(moment, p.values) for moment, p in zip(self.first, parameters)):
-            self._single = float(lr), float(weight_decay)
-            return
         self._lr, self._decay = (
             [p.spread(value.to(p.values), along_outputs=True) for p in parameters] for value in (lr, weight_decay)
         )
         self._has_decay = bool((weight_decay != 0).any())
-        self._workspace = [torch.empty_like(p.values, requires_grad=False) for p in parameters]
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor]) -> None:
@@ -301,18 +241,9 @@ class StackedAdam:
             for parameter, gradient in zip(self.parameters, gradients):
                 gradient.mul_(parameter.spread(factor))
         self.steps += 1
-        if self._single is not None:
-            return self._fused_step(gradients, *self._single)
-        b1, b2 = BETAS
-        root: Any
-        rescale: Any
-        if self.steps.device.type == "cpu":
-            t = float(self.steps)
-            root = math.sqrt(1 - b2**t)
-            rescale = root / (1 - b1**t)
-        else:  # tensors, because a CUDA graph counts the steps on the device
-            exact_root, dtype = (1 - b2**self.steps).sqrt(), self._workspace[0].dtype
-            root, rescale = exact_root.to(dtype), (exact_root / (1 - b1**self.steps)).to(dtype)
+        (b1, b2), t = BETAS, self.steps if self.steps.is_cuda else float(self.steps)
+        root = (1 - b2**t) ** 0.5
+        rescale = root / (1 - b1**t)
         for i, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
             values, update = parameter.values, self._workspace[i]
             if self._has_decay:
@@ -322,35 +253,4 @@ class StackedAdam:
             # lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps); eps is scaled so that the value is that of torch.
             torch.sqrt(self.second[i], out=update).add_(EPS * root)
             torch.div(self.first[i], update, out=update)
-            values.addcmul_(update, self._lr[i] * rescale, value=-1)
-        return None
-
-    def _fused_step(self, gradients: list[Tensor], lr: float, weight_decay: float) -> None:
-        """Call the kernel of ``torch.optim.Adam(fused=True)`` without the overhead of the optimizer class."""
-        values = [p.values for p in self.parameters]
-        if weight_decay:
-            for parameter, gradient in zip(self.parameters, gradients):
-                parameter.decayed(gradient).add_(parameter.decayed(parameter.values), alpha=weight_decay)
-        # The kernel ignores strides. A gradient with a different memory layout is copied to that of its parameter, as
-        # ``backward`` does for the ``grad`` of a parameter.
-        gradients = [g if _same_layout(g, v) else torch.empty_like(v).copy_(g) for g, v in zip(gradients, values)]
-        torch._fused_adam_(
-            values,
-            gradients,
-            self.first,
-            self.second,
-            [],
-            [self.steps] * len(values),
-            lr=lr,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
-            weight_decay=0.0,
-            eps=EPS,
-            amsgrad=False,
-            maximize=False,
-        )
-
-
-def _same_layout(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors of equal shape have their elements at the same places in memory."""
-    return (one.is_contiguous() and other.is_contiguous()) or one.stride() == other.stride()
+            values.addcmul_(update, (self._lr[i] * rescale).to(values.dtype), value=-1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from ccmn.losses import MultiLabelLoss
 from ccmn.metrics.corrected_metrics import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
 from ccmn.training.batches import Features, LabelSource
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.distributed import ALONE, ProcessGroup
 from ccmn.training.networks import Network
 
 MIN_IMPROVEMENT = 1e-9
@@ -54,20 +54,8 @@ CRITERIA: dict[str, tuple[CriterionPart, ...]] = {
 class ValidationCriterion:
     """Criterion of a network on validation rows.
 
-    Parameters
-    ----------
-    name : str
-        Key of ``CRITERIA``.
-    loss : MultiLabelLoss
-        Loss whose ``decision`` turns outputs into scores.
-    features : Features
-        Features of the validation rows.
-    labels : LabelSource
-        Debiased labels of the validation rows.
-    weights : Tensor of shape (n,), optional
-        Sample weights.
-    group : ProcessGroup, optional
-        Ranks, each of which evaluates a part of the blocks; by default this process alone.
+    ``name`` is a key of ``CRITERIA``, ``loss`` has the ``decision`` that turns outputs into scores, and each rank of
+    ``group`` evaluates a part of the blocks.
     """
 
     name: str
@@ -75,7 +63,7 @@ class ValidationCriterion:
     features: Features
     labels: LabelSource
     weights: Tensor | None = None
-    group: ProcessGroup | None = None
+    group: ProcessGroup = ALONE
 
     def __call__(self, network: Network) -> Tensor:
         """Return the criterion of every run, (G, K) with G = 1; infinite for runs with scores that are not finite."""
@@ -86,7 +74,7 @@ class ValidationCriterion:
         q = self.labels.targets(rows[:, :1]).shape[-1]
         size = min(MAX_BLOCK_ROWS, MAX_BLOCK_SCORES // (q * network.runs), MAX_BLOCK_ENTRIES // self.features.d)
         blocks = torch.split(rows, max(1, size), 1)
-        for block in blocks if self.group is None else blocks[self.group.rank :: self.group.world_size]:
+        for block in blocks[self.group.rank :: self.group.world_size]:
             p = self.labels.targets(block)[0, 0]
             scores = self.loss.decision(network.outputs(self.features.gather(block)))
             weights = None if self.weights is None else self.weights[block[0]]
@@ -95,9 +83,8 @@ class ValidationCriterion:
                 wrong[i] += sums.wrong
                 total[i] += sums.total
             wrong[-1] += ~scores.isfinite().all(-1).all(-1)
-        if self.group is not None:
-            self.group.sum_over_ranks(wrong)
-            self.group.sum_over_ranks(total)
+        self.group.sum_over_ranks(wrong)
+        self.group.sum_over_ranks(total)
         # Few noisy rows can have no pairs on balance. The order of labels then does not count, but the threshold does.
         ratios = [torch.where(t > 0, Sums(w, t).ratio(), 0.0) for w, t in zip(wrong, total)]
         return torch.stack(ratios).sum(0).masked_fill(wrong[-1] > 0, torch.inf)
@@ -109,23 +96,9 @@ class KeepBest:
 
     No value is read back from the device.
 
-    Parameters
-    ----------
-    criterion : callable, Network -> Tensor of shape (G, K) or (C, G, K)
-        Criteria; smaller is better.
-    min_improvement : float, default=MIN_IMPROVEMENT
-        A smaller decrease does not count as an improvement.
-
-    Attributes
-    ----------
-    value : Tensor of shape (C, G, K)
-        Smallest value of each criterion; empty before the first epoch.
-    epoch : Tensor of shape (C, G, K)
-        Epoch of that value, starting at 0.
-    weights : list of C lists of Tensors
-        Parameters of that epoch.
-    buffers : list of Tensors
-        Buffers of the network in that epoch. Only single runs with one criterion have buffers.
+    ``criterion`` returns (G, K) or (C, G, K) values, of which smaller ones are better; a decrease by less than
+    ``min_improvement`` does not count. ``value`` and ``epoch`` (C, G, K) are the best ones, empty before the first
+    epoch; ``weights`` (a list per criterion) and ``buffers`` are those of that epoch.
     """
 
     criterion: Callable[[Network], Tensor]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,16 +17,14 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
+from ccmn._progress import OnProgress
 from ccmn.noise.noise_model import Debiasing
-from ccmn.training.batches import Batch, Batches, DenseLabels, Features, LabelSource, SparseLabels
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.batches import Batch, DenseLabels, Features, LabelSource, SparseLabels
+from ccmn.training.distributed import ALONE, ProcessGroup
 
 OPEN_GROUPS = 4
 """Number of row groups that are read in turn, so that adjacent rows of the buffer come from several row groups."""
 _SECONDS_BETWEEN_CALLBACKS = 0.5
-
-OnRows = Callable[[int, int, int, float], None]
-"""(number of the epoch, rows that all ranks have processed, rows of an epoch, seconds) -> None."""
 
 
 class Piece(NamedTuple):
@@ -35,10 +34,11 @@ class Piece(NamedTuple):
     turn: int
     """Position of the row group in the order of the epoch; it determines which rank reads the row group."""
     start: int
-    stop: int
+    used: NDArray[np.bool_]
+    """Which rows of the piece are not held out."""
 
 
-class Stream(Batches):
+class Stream:
     """Batches from a buffer that is filled repeatedly from row groups in random order.
 
     Parameters
@@ -46,12 +46,8 @@ class Stream(Batches):
     source : ShardedData
         Source of the rows: ``groups`` have a number of ``rows``; ``read(group, at_once)`` yields their features and
         labels, ``at_once`` rows at a time; ``d``, ``q`` and ``sparse`` describe them.
-    batch_size : int
-        Rows per batch.
-    buffer_rows : int
-        Rows in memory, over all ranks, within which rows are shuffled.
-    piece_rows : int
-        Rows that are read at a time.
+    batch_size, buffer_rows, piece_rows : int
+        Rows per batch, in the buffer of all ranks, and read at a time.
     seed : int
         Seed of the order.
     held_out : dict of int to array of bool
@@ -60,19 +56,17 @@ class Stream(Batches):
         Map applied to every batch of labels. Without it, the noisy labels are the targets.
     transform : callable, optional
         Function of the features that are read, such as their scaling.
-    group : ProcessGroup, optional
-        Ranks that train together; by default this process alone.
+    group : ProcessGroup
+        Ranks that train together.
     device : torch.device or str, default="cpu"
         Device of the buffer.
 
     Attributes
     ----------
-    features : Features
-        Features of the rows in the buffer.
-    labels : LabelSource
-        Training targets of the rows in the buffer.
+    features, labels
+        Features and training targets of the rows in the buffer.
     on_progress : callable or None
-        Called about twice a second.
+        Called about twice a second with the rows that all ranks have processed.
     """
 
     def __init__(
@@ -86,12 +80,12 @@ class Stream(Batches):
         held_out: dict[int, NDArray[np.bool_]],
         debias: Debiasing | None = None,
         transform: Callable[[Any], Any] = lambda X: X,
-        group: ProcessGroup | None = None,
+        group: ProcessGroup = ALONE,
         device: torch.device | str = "cpu",
     ) -> None:
         self.source, self.batch_size, self.buffer_rows, self.piece_rows = source, batch_size, buffer_rows, piece_rows
-        self.seed, self.held_out, self.transform, self.group = seed, held_out, transform, group or ProcessGroup()
-        self.on_progress: OnRows | None = None
+        self.seed, self.held_out, self.transform, self.group = seed, held_out, transform, group
+        self.on_progress: OnProgress | None = None
         # The buffer has room for the rows of all ranks. Memory that is never written is not allocated.
         self._X = torch.zeros(buffer_rows, source.d, device=device)
         self.features = Features(self._X, device=device)
@@ -128,7 +122,7 @@ class Stream(Batches):
                 done += len(batch)
                 now = time.perf_counter() - start_time
                 if self.on_progress is not None and (now - last_call > _SECONDS_BETWEEN_CALLBACKS or done == total):
-                    self.on_progress(number, done, total, now)
+                    self.on_progress(f"epoch {number + 1}", done, total, f"{done / max(now, 1e-9):,.0f} rows/s")
                     last_call = now
             places = places[whole:]
 
@@ -136,39 +130,20 @@ class Stream(Batches):
         """Yield the pieces of each fill of the buffer, and whether it is the last one."""
         room = self.buffer_rows - self.batch_size  # fewer rows than a batch remain from the last fill
         pieces: list[Piece] = []
-        filled = 0
-        for piece in self._pieces(order):
-            rows = int(self._used(piece).sum())
-            if pieces and filled + rows > room:
-                yield pieces, False
-                pieces, filled = [], 0
-            pieces.append(piece)
-            filled += rows
+        for first in range(0, len(order), OPEN_GROUPS):
+            turns = range(first, min(first + OPEN_GROUPS, len(order)))
+            for piece in filter(None, chain(*zip_longest(*(self._pieces(order[turn], turn) for turn in turns)))):
+                if pieces and sum(int(p.used.sum()) for p in (*pieces, piece)) > room:
+                    yield pieces, False
+                    pieces = []
+                pieces.append(piece)
         yield pieces, True
 
-    def _pieces(self, order: list[int]) -> Iterator[Piece]:
-        """Yield pieces of a few row groups in turn; the next row group replaces one that has ended."""
-        waiting = iter(range(len(order)))
-        running = [[turn, 0] for _, turn in zip(range(OPEN_GROUPS), waiting)]
-        while running:
-            for slot in list(running):
-                turn, start = slot
-                end = int(self.source.groups[order[turn]].rows)
-                slot[1] = min(start + self.piece_rows, end)
-                yield Piece(order[turn], turn, start, slot[1])
-                if slot[1] == end:
-                    following = next(waiting, None)
-                    if following is None:
-                        running.remove(slot)
-                    else:
-                        slot[:] = [following, 0]
-
-    def _used(self, piece: Piece) -> NDArray[np.bool_]:
-        """Return which rows of a piece are used."""
-        mask = self.held_out.get(piece.group)
-        if mask is None:
-            return np.ones(piece.stop - piece.start, dtype=bool)
-        return ~mask[piece.start : piece.stop]
+    def _pieces(self, group: int, turn: int) -> Iterator[Piece]:
+        rows = int(self.source.groups[group].rows)
+        used = ~self.held_out.get(group, np.zeros(rows, dtype=bool))
+        for start in range(0, rows, self.piece_rows):
+            yield Piece(group, turn, start, used[start : start + self.piece_rows])
 
     def _fill(self, left: NDArray[np.int64], pieces: list[Piece], readers: dict[int, Iterator[Any]]) -> NDArray[Any]:
         """Keep the rows that are left in the buffer, read the pieces behind them and return the places of all rows."""
@@ -183,8 +158,7 @@ class Stream(Batches):
         left[left >= 0] = np.arange(at)
         places = [left]
         for piece in pieces:
-            used = self._used(piece)
-            m = int(used.sum())
+            m = int(piece.used.sum())
             if piece.turn % self.group.world_size != self.group.rank:
                 places.append(np.full(m, -1))
                 continue
@@ -192,15 +166,15 @@ class Stream(Batches):
             if piece.start == 0:
                 readers[piece.group] = self.source.read(group, self.piece_rows)
             X, Y = next(readers[piece.group])
-            if len(X) != len(used):
+            if len(X) != len(piece.used):
                 raise ValueError(f"row group {group} has fewer rows than its file declares; the file is damaged")
-            if piece.stop == group.rows:
+            if piece.start + len(X) == group.rows:
                 del readers[piece.group]
-            self._X[at : at + m] = torch.from_numpy(self.transform(X)[used])
+            self._X[at : at + m] = torch.from_numpy(self.transform(X)[piece.used])
             if self.source.sparse:
-                sparse.append(Y[used])
+                sparse.append(Y[piece.used])
             else:
-                self._Y[at : at + m] = torch.from_numpy(Y[used])
+                self._Y[at : at + m] = torch.from_numpy(Y[piece.used])
             places.append(np.arange(at, at + m))
             at += m
         if isinstance(self.labels, SparseLabels):
