@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
+from ccmn.noise import NoiseModel
 
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 7))
 
@@ -43,3 +47,31 @@ def random_case(n, q, levels=None, density=0.3, seed=0):
     Y[0], Y[1 % n] = 0, 1
     scores = rng.normal(size=(n, q)) if levels is None else rng.integers(levels, size=(n, q)) / levels
     return Y, scores
+
+
+def make_task(n=400, q=4, seed=0, threshold=0.5):
+    """Return labels and scores that predict them, with ties."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n, q)).round(1)
+    return (scores + rng.normal(size=(n, q)) > threshold).astype(int), scores
+
+
+@dataclass
+class Estimated:
+    """Noise rates with standard errors, like ``NoiseRates``."""
+
+    noise: NoiseModel
+    se_pos: np.ndarray
+    se_neg: np.ndarray
+
+
+def central_difference(function, noise, step=1e-5):
+    """Return the derivatives (2, q) of a function of a noise model by rho_pos and rho_neg, one-sided at 0."""
+    slopes = np.zeros((2, noise.n_labels))
+    for kind, j in np.ndindex(*slopes.shape):
+        ends = np.tile([noise.rho_pos, noise.rho_neg], (2, 1, 1))
+        ends[:, kind, j] += -step, step
+        ends = ends.clip(0)
+        values = [function(type(noise)(*rates)) for rates in ends]
+        slopes[kind, j] = (values[1] - values[0]) / (ends[1] - ends[0])[kind, j]
+    return slopes

@@ -1,21 +1,16 @@
 r"""Numerical checks of Definition 1: the consistency of a surrogate with a loss for a given label distribution.
 
-The conditional risks depend on few numbers: the Hamming loss on the marginals :math:`\pi_j = P(y_j = 1)`, the ranking
-loss on :math:`P(y_j = 1, y_k = 0)`, which the appendix calls :math:`\Delta_{k,j}`. Since
-
-.. math:: \Delta_{k,j} - \Delta_{j,k} = P(y_j = 1, y_k = 0) - P(y_j = 0, y_k = 1) = \pi_j - \pi_k,
-
-the Bayes predictors of the ranking loss are the scores that order labels by their marginals. Consistency means that
+Consistency means that
 
 .. math:: \mathrm{gap}(p) = \inf_{f \notin A(p)} W(p, f) - \inf_{f \in A(p)} W(p, f)
 
-is positive for every p, where :math:`A(p)` is the set of Bayes decisions. A p with a negative gap is a counterexample:
-every minimizer of W decides wrongly. For a gap of 0 some do. Theorem 1 uses a positive gap: a sequence with
-:math:`W(p, f_n) \to W^*(p)` is in :math:`A(p)` as soon as it is within the gap.
+is positive for every p, where W is the conditional surrogate risk and :math:`A(p)` the set of Bayes decisions. A p with
+a negative gap is a counterexample: every minimizer of W decides wrongly. For a gap of 0 some do. Theorem 1 uses a
+positive gap: a sequence with :math:`W(p, f_n) \to W^*(p)` is in :math:`A(p)` as soon as it is within the gap.
 
 Both Bayes sets are defined by comparisons, :math:`A(p) = \{f : B f > 0\}`. The rows of B are :math:`\pm f_j` for the
-Hamming loss, and :math:`f_j - f_k` for the ranking loss, where k has the next smaller marginal. A score vector ``f`` is
-outside if one entry of ``B f`` is not positive. In the coordinates ``z = B f`` each infimum is taken over a box.
+Hamming loss, and :math:`f_j - f_k` for the ranking loss, where k has the next smaller marginal (:math:`P(y_j = 1, y_k =
+0) - P(y_j = 0, y_k = 1) = \pi_j - \pi_k`). In the coordinates ``z = B f`` each infimum is taken over a box.
 """
 
 from __future__ import annotations
@@ -39,21 +34,7 @@ sigmoid, phi(12) = 6e-6)."""
 
 
 class LabelDistribution:
-    """Probabilities of all 2^q label vectors, for small q.
-
-    Parameters
-    ----------
-    p : array of shape (2^q,)
-        In the order of binary numbers, with the first label in front: 00, 01, 10, 11 for q = 2.
-
-    Examples
-    --------
-    >>> p = LabelDistribution([0.1, 0.2, 0.3, 0.4])
-    >>> p.marginals.round(decimals=6).tolist()
-    [0.7, 0.6]
-    >>> p.pairs[0, 1].item()
-    0.3
-    """
+    """Probabilities of all 2^q label vectors in the order of binary numbers: 00, 01, 10, 11 for q = 2."""
 
     def __init__(self, p) -> None:
         self.p = torch.as_tensor(np.asarray(p, dtype=np.float64))
@@ -84,40 +65,24 @@ class LabelDistribution:
 
 
 def hamming_risk(p: LabelDistribution, scores: Tensor) -> Tensor:
-    r"""Return the conditional risk :math:`l(p, f)` of the Hamming loss, Eq. (1), for each score vector.
-
-    .. math:: \frac1q \sum_j P(y_j \neq 1[f_j \ge 0])
-    """
+    """Return the conditional risk of the Hamming loss, Eq. (1), for each score vector."""
     return torch.where(scores >= 0, 1 - p.marginals, p.marginals).mean(-1)
 
 
 def ranking_risk(p: LabelDistribution, scores: Tensor) -> Tensor:
-    r"""Return the conditional risk :math:`l(p, f)` of the ranking loss, Eq. (2), for each score vector.
-
-    .. math:: \sum_{j \neq k} P(y_j = 1, y_k = 0) \big( 1[f_j < f_k] + \tfrac12 1[f_j = f_k] \big)
-    """
+    """Return the conditional risk of the ranking loss, Eq. (2), for each score vector; a tie counts 1/2."""
     differences = _differences(scores)
     reversed_pairs = (differences < 0).double() + (differences == 0).double() / 2
     return (p.pairs * reversed_pairs).sum((-2, -1))
 
 
 def hamming_surrogate_risk(p: LabelDistribution, scores: Tensor, phi: Phi) -> Tensor:
-    r"""Return the conditional surrogate risk :math:`W(p, f)` of Eq. (3) for each score vector.
-
-    .. math:: \sum_j \pi_j\, \phi(f_j) + (1 - \pi_j)\, \phi(-f_j)
-
-    By Lemma 1 it is also that of the unbiased loss, Eq. (4), for any noise (proof of Theorem 3).
-    """
+    """Return W(p, f) of Eq. (3) for each score vector; by Lemma 1 also that of Eq. (4) for any noise (Theorem 3)."""
     return (p.marginals * phi(scores) + (1 - p.marginals) * phi(-scores)).sum(-1)
 
 
 def ranking_surrogate_risk(p: LabelDistribution, scores: Tensor, phi: Phi) -> Tensor:
-    r"""Return the conditional surrogate risk :math:`W(p, f)` of Eq. (5) for each score vector.
-
-    .. math:: \sum_{j \neq k} P(y_j = 1, y_k = 0)\, \phi(f_j - f_k)
-
-    By Lemma 2 it is also that of the unbiased loss, Eq. (6), for any noise (proof of Theorem 5).
-    """
+    """Return W(p, f) of Eq. (5) for each score vector; by Lemma 2 also that of Eq. (6) for any noise (Theorem 5)."""
     return (p.pairs * phi(_differences(scores))).sum((-2, -1))
 
 
@@ -161,37 +126,18 @@ TARGETS = {
 
 
 def bayes_risk(p: LabelDistribution, target: str) -> float:
-    """Return the smallest conditional risk of all decisions.
-
-    A ranking with ties has the mean risk of its strict refinements, so strict rankings are sufficient.
-
-    >>> round(bayes_risk(LabelDistribution([0.1, 0.2, 0.3, 0.4]), "hamming"), 4)
-    0.35
-    """
+    """Return the smallest conditional risk; a ranking with ties has the mean risk of its strict refinements."""
     decisions = torch.tensor(list(TARGETS[target].decisions(p.q)), dtype=torch.float64)
     return float(TARGETS[target].risk(p, decisions).min())
 
 
 def bayes_margin(p: LabelDistribution, target: str) -> float:
-    r"""Return the margin by which p prefers its Bayes decisions.
-
-    .. math:: \min_j |\pi_j - \tfrac12| \text{ (Hamming)}, \qquad \min_{j \neq k} |\pi_j - \pi_k| \text{ (ranking)}
-
-    Two decisions tie at 0. Numerical checks should skip distributions with a margin close to 0.
-
-    >>> round(bayes_margin(LabelDistribution([0.1, 0.2, 0.3, 0.4]), "ranking"), 4)
-    0.1
-    """
+    r"""Return :math:`\min_j |\pi_j - \tfrac12|` (Hamming) or :math:`\min_{j \neq k} |\pi_j - \pi_k|` (ranking)."""
     return float((TARGETS[target].comparisons(p.marginals) @ (p.marginals - 0.5)).min())
 
 
 def in_bayes_set(p: LabelDistribution, scores: Tensor, target: str, tolerance: float = 1e-6) -> bool:
-    """Return whether a score vector is a Bayes decision, with every comparison right by more than a tolerance.
-
-    >>> p = LabelDistribution([0.1, 0.2, 0.3, 0.4])
-    >>> in_bayes_set(p, torch.tensor([0.3, 0.1]), "ranking"), in_bayes_set(p, torch.tensor([0.3, 0.3]), "ranking")
-    (True, False)
-    """
+    """Return whether a score vector is a Bayes decision, with every comparison right by more than a tolerance."""
     return bool((_comparisons(p, target) @ scores.double() > tolerance).all())
 
 
@@ -214,32 +160,15 @@ class Minimum(NamedTuple):
 def minimize_surrogate_risk(
     p: LabelDistribution, phi: Phi, target: str, *, starts: int = 4, random_state: int = 0
 ) -> Minimum:
-    """Return the minimizer of the conditional surrogate risk W(p, f) among bounded scores (see ``BOX``).
+    """Return the minimizer of W(p, f) among bounded scores; for the ranking loss they have mean 0.
 
-    ``phi`` may be neither convex nor smooth; the best of several random starting points counts. For the ranking loss
-    the scores have mean 0.
-
-    >>> p = LabelDistribution([0.1, 0.2, 0.3, 0.4])
-    >>> minimize_surrogate_risk(p, lambda t: (1 - t) ** 2, "hamming").scores.round(decimals=4).tolist()
-    [0.4, 0.2]
+    ``phi`` may be neither convex nor smooth; the best of several random starting points counts.
     """
     return _minimize(p, phi, target, -BOX, BOX, starts, np.random.default_rng(random_state))
 
 
 def consistency_gap(p: LabelDistribution, phi: Phi, target: str, *, starts: int = 4, random_state: int = 0) -> float:
-    """Return the gap of Definition 1: the infimum of W outside the Bayes set minus the infimum inside.
-
-    Positive: consistent at p. Negative: every minimizer of W is outside the Bayes set. 0: some minimizer is.
-
-    Label sets {2, 3}, {1} and {1, 2} with probabilities .3, .4 and .3: label 1 is the most likely, but the minimizer of
-    the square surrogate ranks label 2 first.
-
-    >>> p = LabelDistribution([0, 0, 0, 0.3, 0.4, 0, 0.3, 0])
-    >>> round(consistency_gap(p, lambda t: (1 - t) ** 2, "ranking"), 4)
-    -0.0016
-    >>> round(consistency_gap(p, lambda t: torch.sigmoid(-t), "ranking"), 4)
-    0.05
-    """
+    """Return the gap of Definition 1: the infimum of W outside the Bayes set minus the infimum inside."""
     rng = np.random.default_rng(random_state)
     z = np.arange(len(_comparisons(p, target)))
     inside = _minimize(p, phi, target, 0.0, BOX, starts, rng).value

@@ -232,12 +232,3 @@ def test_excess_risk_depends_on_the_marginals_only(case):
         excess = getattr(EXAMPLES, f"{target}_excess")
         above = float(TARGETS[target].risk(p, f)) - bayes_risk(p, target)
         assert float(excess(p.marginals, f)) == pytest.approx(above, abs=1e-12)
-
-
-def test_many_score_vectors():
-    p = LabelDistribution(np.random.default_rng(0).dirichlet(np.ones(8)))
-    scores = torch.randn(5, 2, 3, dtype=torch.float64)
-    for row in TARGETS.values():
-        for values in (row.risk(p, scores), row.surrogate_risk(p, scores, torch.exp)):
-            assert values.shape == (5, 2)
-        torch.testing.assert_close(row.risk(p, scores)[3, 1], row.risk(p, scores[3, 1]))
