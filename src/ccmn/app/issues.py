@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,6 @@ from ccmn._validation import FloatArray
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, find_label_issues
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.trusted_files import Verified
-from ccmn.estimation import NoiseRates
 from ccmn.estimation.estimate import rates_of
 from ccmn.estimation.evidence import Evidence, read_evidence
 from ccmn.training.default_model import NoisyLabelModel
@@ -172,12 +171,8 @@ def evidence_of(data: MultiLabelData, noise_type: str, verified: Verified | None
     sample = None if verified is None or random is None else (verified[0][random], verified[1][random])
     seed = int(as_generator(random_state).integers(2**31))
     X = data.X if data.d or data.votes is None else None
-    return read_evidence(X, data.Y, noise_type, sample, data.votes, seed, None, None)
-
-
-def estimate_rates(evidence: Evidence, data: MultiLabelData) -> NoiseRates:
-    """Estimate the rates of the labels of data."""
-    return rates_of(evidence, data.label_names and tuple(data.label_names))
+    evidence = read_evidence(X, data.Y, noise_type, sample, data.votes, seed)
+    return replace(evidence, names=data.label_names and tuple(data.label_names))
 
 
 def audit_data(
@@ -216,9 +211,9 @@ def audit_data(
     evidence = evidence_of(data, noise if isinstance(noise, str) else "both", verified, random_state)
     if known and (noise is None or isinstance(noise, str)):
         on_progress("noise rates", 0, 2)
-        rates = estimate_rates(evidence, data)
+        rates = rates_of(evidence)
     on_progress("out-of-fold probabilities", 1, 2)
-    proba = expit(evidence.model.out_of_fold_log_odds(evidence.X))
+    proba = expit(evidence.log_odds)
     knowledge = {
         "trusted": None if verified is None else verified[:2],
         "groups": groups,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ccmn._containers import Labels, label_names_of
+from ccmn._containers import Labels
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_share
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, Noise, find_label_issues
@@ -111,11 +111,11 @@ def audit_labels(
     """
     seed = int(as_generator(random_state).integers(2**31))
     declared = check_choice(noise, "noise", NOISE_TYPES) if isinstance(noise, str) else "both"
-    evidence = read_evidence(X, Y_noisy, declared, trusted if isinstance(noise, str) else None, None, seed, None, None)
+    evidence = read_evidence(X, Y_noisy, declared, trusted if isinstance(noise, str) else None, random_state=seed)
     if isinstance(noise, str):
-        noise = rates_of(evidence, label_names_of(Y_noisy))
+        noise = rates_of(evidence)
     if pred_proba is None:
-        pred_proba = expit(evidence.model.out_of_fold_log_odds(evidence.X))
+        pred_proba = expit(evidence.log_odds)
     known = noise is not None or trusted is not None
     least = 0.0 if known else min_p_wrong
     issues = find_label_issues(Y_noisy, pred_proba, noise, trusted, votes=votes, groups=groups, min_p_wrong=least)

@@ -29,37 +29,6 @@ MIN_MOVED_OF_MANY, MIN_Z_OF_MANY = 0.07, 3.5
 """The same limits if many labels are confused at once: three, and one of eight labels."""
 
 
-def confused_labels(Y: FloatArray, logits: FloatArray, names: Sequence[str] | None = None) -> list[Flag]:
-    """Flag pairs of labels if one of them was given instead of the other.
-
-    Parameters
-    ----------
-    Y : array of shape (n, q)
-        Noisy labels; rows with NaN are left out.
-    logits : array of shape (n, q)
-        Their out-of-fold log-odds.
-    names : sequence of str or None
-        Names of the labels.
-    """
-    complete = ~np.isnan(Y).any(1)
-    if complete.sum() < MIN_ROWS:
-        return []
-    candidates = confusions(Y[complete], logits[complete])
-    found = [pair for pair in candidates if pair.z >= MIN_Z_CONFUSED and pair.low >= MIN_MOVED]
-    if len({pair.label for pair in candidates}) >= max(3, Y.shape[1] / 8):
-        found = candidates
-    flags = []
-    for pair in sorted(found, key=lambda pair: -pair.z)[:MAX_FLAGS]:
-        other = pair.other if names is None else repr(names[pair.other])
-        note = (
-            f"In about {pair.moved:.0%} of the rows that clearly indicate this label, label {other} is given "
-            "instead: the two labels seem to be confused. Verify rows in which features and label disagree, or merge "
-            "both labels; rates per label do not describe confusions."
-        )
-        flags.append(Flag("confused_labels", note, pair.label))
-    return flags
-
-
 class Confusion(NamedTuple):
     """Label that is replaced by another one."""
 
@@ -71,6 +40,29 @@ class Confusion(NamedTuple):
     """Lower bound of this share: two standard errors below it."""
     z: float
     """Difference of the shares of the other label among rows without and with the label, in standard errors."""
+
+
+def confused_labels(Y: FloatArray, logits: FloatArray, names: Sequence[str] | None = None) -> list[Flag]:
+    """Flag pairs of labels (n, q) if one of them was given instead of the other, from their out-of-fold log-odds.
+
+    Rows with NaN are left out.
+    """
+    complete = ~np.isnan(Y).any(1)
+    if complete.sum() < MIN_ROWS:
+        return []
+    found = confusions(Y[complete], logits[complete])
+    if len({pair.label for pair in found}) < max(3, Y.shape[1] / 8):
+        found = [pair for pair in found if pair.z >= MIN_Z_CONFUSED and pair.low >= MIN_MOVED]
+    flags = []
+    for pair in sorted(found, key=lambda pair: -pair.z)[:MAX_FLAGS]:
+        other = pair.other if names is None else repr(names[pair.other])
+        note = (
+            f"In about {pair.moved:.0%} of the rows that clearly indicate this label, label {other} is given "
+            "instead: the two labels seem to be confused. Verify rows in which features and label disagree, or merge "
+            "both labels; rates per label do not describe confusions."
+        )
+        flags.append(Flag("confused_labels", note, pair.label))
+    return flags
 
 
 def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
@@ -95,12 +87,11 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
         size = int(min(max(positives / 2, MIN_CONFUSABLE), n / 4))
         top = Y[order[:size]]
         present = top[:, j] == 1
-        n_present, n_absent = int(present.sum()), int((~present).sum())
-        if min(n_present, n_absent) < 8:
+        n_present = present.sum()
+        if min(n_present, size - n_present) < 8:
             continue
-        given_absent, given_present = top[~present].mean(0), top[present].mean(0)
-        pooled = top.mean(0)
-        error = np.sqrt(np.maximum(pooled * (1 - pooled), 1 / size) * (1 / n_present + 1 / n_absent))
+        given_absent, given_present, pooled = top[~present].mean(0), top[present].mean(0), top.mean(0)
+        error = np.sqrt(np.maximum(pooled * (1 - pooled), 1 / size) * (1 / n_present + 1 / (size - n_present)))
         z = (given_absent - given_present) / error
         explained = (given_absent - given_present) / np.maximum(1 - given_present, 1e-9)
         clearest = top[: int(max(min(indicated / 4, size / 2), MIN_CONFUSABLE / 2)), j]

@@ -14,7 +14,6 @@ these means have normal priors around 1 and 0. Annotators without evidence are t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +67,7 @@ def error_rates(shares: FloatArray, skills: FloatArray) -> tuple[FloatArray, Flo
     return 1 - (vote * pos).sum(-1) / pos.sum(-1), (vote * neg).sum(-1) / neg.sum(-1)
 
 
-def dawid_skene(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
+def dawid_skene(evidence: Evidence) -> NoiseRates:
     r"""Estimate the rates of the training labels from votes, with the model of Dawid and Skene.
 
     If :math:`\mu_i` is the posterior probability that row i is truly positive,
@@ -110,7 +109,7 @@ def dawid_skene(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
         n_pos=(Y > 0.5).sum(0),  # soft labels (mean votes) count as positive above 1/2
         n_neg=(Y <= 0.5).sum(0),
         flags=tuple(flags),
-        label_names=None if names is None else tuple(names),
+        label_names=None if evidence.names is None else tuple(evidence.names),
     )
 
 

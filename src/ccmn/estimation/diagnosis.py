@@ -18,20 +18,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_array
 
-from ccmn._containers import is_sparse, to_dense_array, unwrap
-from ccmn._random import RandomState, as_generator
-from ccmn._validation import (
-    FloatArray,
-    check_label_matrix,
-    check_matrix_pair,
-    check_probabilities,
-)
+from ccmn._containers import to_dense_array
+from ccmn._random import RandomState
+from ccmn._validation import FloatArray, check_label_matrix
 from ccmn.estimation.checks import confused_labels
-from ccmn.estimation.evidence import Evidence, Trusted
+from ccmn.estimation.evidence import Evidence, Trusted, read_evidence
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL, Flag, name_flags
-from ccmn.training.default_model import NoisyLabelModel
 
 MIN_FLIPS = 10
 """Smallest number of flipped and of unflipped trusted rows for which an AUC is computed."""
@@ -58,12 +51,6 @@ class AUC(NamedTuple):
         Standard error.
     pairs : int
         Number of pairs of a flipped and an unflipped row, 0 if the area is unknown.
-
-    Examples
-    --------
-    >>> from ccmn.estimation.diagnosis import AUC
-    >>> round(AUC(0.6, 0.05, 100).low, 2)
-    0.52
     """
 
     value: float = math.nan
@@ -110,18 +97,30 @@ class Diagnosis:
     flags: tuple[Flag, ...]
 
 
-def diagnose(evidence: Evidence, names: Sequence[str] | None) -> Diagnosis:
-    """Check how well flips on trusted rows are predicted, if there are any, and search for confused labels."""
-    if evidence.pred_proba is None:
-        f = evidence.model.out_of_fold_log_odds(evidence.X)
-    else:
-        f = scipy.special.logit(np.clip(evidence.pred_proba, 1e-4, 1 - 1e-4))
-    removed = added = (AUC(),) * evidence.Y.shape[1]
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Check how well flips on trusted rows are predicted, if there are any, and search for confused labels.
+
+    Labels are flagged with a Bonferroni correction.
+    """
+    f = evidence.log_odds
+    removed = added = (AUC(),) * f.shape[1]
     if evidence.trusted is not None:
         removed, added = (flip_aucs(evidence, f, evidence.trusted, true) for true in (1, 0))
-    pooled = pool_aucs([*removed, *added])
-    flags = [*_flip_flags(removed, added, pooled), *confused_labels(evidence.Y, f, names)]
-    return Diagnosis(removed, added, pooled, name_flags(flags, names))
+    pooled, flags = pool_aucs([*removed, *added]), confused_labels(evidence.Y, f, evidence.names)
+    tests = max(1, sum(auc.pairs > 0 for auc in (*removed, *added)))
+    cases: list[tuple[str, int | None, AUC, int]] = [("flipped", None, pooled, 1)]
+    for what, aucs in (("removed", removed), ("added", added)):
+        cases += [(what, j, auc, tests) for j, auc in enumerate(aucs)]
+    for what, label, auc, count in cases:
+        if auc.value - scipy.stats.norm.isf((1 - CONFIDENCE_LEVEL) / 2 / count) * auc.se > 0.5 + MAX_HARMLESS_EXCESS:
+            interval = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
+            note = (
+                f"The features predict which labels were {what} ({interval}): rates per label do not describe the "
+                "noise, and corrected metrics are biased. Estimate rates per source (groups=) or train on more trusted "
+                "rows; the Hamming loss with the square surrogate is affected less than the ranking loss."
+            )
+            flags.append(Flag("not_class_conditional", note, label))
+    return Diagnosis(removed, added, pooled, name_flags(flags, evidence.names))
 
 
 def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: int) -> tuple[AUC, ...]:
@@ -131,10 +130,9 @@ def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: in
     components of the features.
     """
     features = (scores if evidence.X is None else evidence.X)[trusted.rows]
-    seed = evidence.seed % 2**32
-    svd = TruncatedSVD(min(N_COMPONENTS, *features.shape), random_state=seed)
+    svd = TruncatedSVD(min(N_COMPONENTS, *features.shape), random_state=evidence.seed)
     components = make_pipeline(StandardScaler(with_mean=False), svd).fit_transform(features)
-    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=evidence.seed)
     noisy, scores = evidence.Y[trusted.rows], scores[trusted.rows]
     result = []
     for j in range(noisy.shape[1]):
@@ -175,25 +173,6 @@ def pool_aucs(aucs: Sequence[AUC]) -> AUC:
     return AUC(float(pairs @ value / total), float(np.linalg.norm(pairs * se) / total), int(total))
 
 
-def _flip_flags(removed: tuple[AUC, ...], added: tuple[AUC, ...], pooled: AUC) -> list[Flag]:
-    """Return "not_class_conditional" for the pooled AUC, and for labels with a Bonferroni correction."""
-    tests = max(1, sum(auc.pairs > 0 for auc in (*removed, *added)))
-    cases: list[tuple[str, int | None, AUC, int]] = [("flipped", None, pooled, 1)]
-    cases += [("removed", j, auc, tests) for j, auc in enumerate(removed)]
-    cases += [("added", j, auc, tests) for j, auc in enumerate(added)]
-    flags = []
-    for what, label, auc, tests in cases:
-        if auc.value - scipy.stats.norm.isf((1 - CONFIDENCE_LEVEL) / 2 / tests) * auc.se > 0.5 + MAX_HARMLESS_EXCESS:
-            interval = f"AUC {auc.value:.2f}, {auc.low:.2f} to {auc.high:.2f}"
-            note = (
-                f"The features predict which labels were {what} ({interval}): rates per label do not describe the "
-                "noise, and corrected metrics are biased. Estimate rates per source (groups=) or train on more trusted "
-                "rows; the Hamming loss with the square surrogate is affected less than the ranking loss."
-            )
-            flags.append(Flag("not_class_conditional", note, label))
-    return flags
-
-
 @dataclass(frozen=True, eq=False)
 class UncertainLabels:
     """Labels with resolved uncertain entries, as returned by :func:`ccmn.estimation.resolve_uncertain`.
@@ -211,13 +190,6 @@ class UncertainLabels:
         Intervals of these shares with nominal coverage of 90 %.
     counts : int64 array of shape (q,)
         Number of uncertain entries of each label.
-
-    Examples
-    --------
-    >>> from ccmn.estimation import resolve_uncertain
-    >>> found = resolve_uncertain(Y=[[1], [0], [-1]], pred_proba=[[0.9], [0.1], [0.8]])
-    >>> found.counts.tolist(), found.Y[:2].tolist()
-    ([1], [[1.0], [0.0]])
     """
 
     Y: FloatArray
@@ -305,13 +277,8 @@ def resolve_uncertain(
     values = to_dense_array(Y).astype(np.float64)
     unclear = values == uncertain
     labels = check_label_matrix(np.where(unclear, np.nan, values), "Y")
-    if pred_proba is None:
-        features = check_array(X if is_sparse(X) else unwrap(X)[0], accept_sparse="csr", dtype=np.float64)
-        model = NoisyLabelModel(int(as_generator(random_state).integers(2**31))).fit(features, labels)
-        scores = scipy.special.expit(model.out_of_fold_log_odds(features))
-    else:
-        scores = check_probabilities(to_dense_array(pred_proba), "pred_proba")
-    check_matrix_pair(labels, scores, ("Y", "the probabilities"))
+    evidence = read_evidence(X, labels, random_state=random_state, pred_proba=pred_proba)
+    scores = scipy.special.expit(evidence.log_odds)
     proba, q = labels.copy(), labels.shape[1]
     share, ci = np.full(q, np.nan), np.full((q, 2), np.nan)
     for j in np.flatnonzero(unclear.any(0)):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
-from scipy.special import logit
 
-from ccmn._containers import Labels, label_names_of
+from ccmn._containers import Labels
 from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_groups, name_some
 from ccmn._warnings import warn
@@ -26,40 +25,9 @@ from ccmn.estimation.noise_rates import (
 )
 from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior, count_flips, rate_posterior
 from ccmn.training.default_model import NoisyLabelModel
-from ccmn.training.default_settings import MIN_PROBABILITY
 
 MIN_EXPECTED_POSITIVES = 10
 """A group that lacks a label although this number of positives is expected is flagged (probability below 0.0001)."""
-
-
-@overload
-def estimate_noise(
-    X: Any = None,
-    Y_noisy: Labels | None = None,
-    *,
-    noise_type: str | Sequence[str] = "both",
-    trusted: Any = None,
-    votes: Any = None,
-    pred_proba: Any = None,
-    prevalence: Any = None,
-    groups: None = None,
-    random_state: RandomState = 0,
-) -> NoiseRates: ...
-
-
-@overload
-def estimate_noise(
-    X: Any = None,
-    Y_noisy: Labels | None = None,
-    *,
-    noise_type: str | Sequence[str] = "both",
-    trusted: Any = None,
-    votes: Any = None,
-    pred_proba: Any = None,
-    prevalence: Any = None,
-    groups: Sequence[Any],
-    random_state: RandomState = 0,
-) -> GroupRates: ...
 
 
 def estimate_noise(
@@ -73,7 +41,7 @@ def estimate_noise(
     prevalence: Any = None,
     groups: Sequence[Any] | None = None,
     random_state: RandomState = 0,
-) -> NoiseRates | GroupRates:
+) -> Any:
     r"""Estimate the noise rates of every label from noisy labels and further evidence.
 
     The default model of noisy labels gives out-of-fold log-odds f. The likelihood of
@@ -139,48 +107,45 @@ def estimate_noise(
     True
     """
     evidence = read_evidence(X, Y_noisy, noise_type, trusted, votes, random_state, pred_proba, prevalence)
-    names = label_names_of(Y_noisy) if Y_noisy is not None else label_names_of(votes)
-    if groups is not None:
-        _check_zeros(evidence, names)
-        return _estimate_groups(evidence, names, groups)
-    return rates_of(evidence, names)
+    if groups is None:
+        return rates_of(evidence)
+    _check_zeros(evidence)
+    return _estimate_groups(evidence, groups)
 
 
-def rates_of(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
+def rates_of(evidence: Evidence) -> NoiseRates:
     """Return the rates of all rows; warn about those that are unknown."""
-    _check_zeros(evidence, names)
-    rates = _estimate(evidence, names)
+    _check_zeros(evidence)
+    rates = _estimate(evidence)
     _warn(rates)
     return rates
 
 
-def _check_zeros(evidence: Evidence, names: Sequence[str] | None) -> None:
-    if evidence.votes is None and any(label_type != "partial" for label_type in evidence.noise_type):
-        only_removed = np.array([label_type == "missing" for label_type in evidence.noise_type])
-        check_zeros_observed(evidence.Y, only_removed, names, None if evidence.trusted is None else evidence.trusted.Y)
+def _check_zeros(evidence: Evidence) -> None:
+    types = np.array(evidence.noise_type)
+    if evidence.votes is None and (types != "partial").any():
+        known = None if evidence.trusted is None else evidence.trusted.Y
+        check_zeros_observed(evidence.Y, types == "missing", evidence.names, known)
 
 
-def _estimate(evidence: Evidence, names: Sequence[str] | None) -> NoiseRates:
+def _estimate(evidence: Evidence) -> NoiseRates:
     """Return the rates of all rows."""
-    Y, types = evidence.Y, evidence.noise_type
+    Y, types, trusted = evidence.Y, evidence.noise_type, evidence.trusted
     if evidence.votes is not None:
-        return dawid_skene(evidence, names)
-    flips = None
-    if evidence.trusted is not None:
-        flips = count_flips(Y[evidence.trusted.rows], evidence.trusted.Y)
+        return dawid_skene(evidence)
+    flips = None if trusted is None else count_flips(Y[trusted.rows], trusted.Y)
     if evidence.X is not None:
-        model = evidence.model
-        posterior = model_posterior(model, Y, types, flips, evidence.prevalence)
-        return rates_from_posterior(posterior, Y, types, names, flips, repeated=model.repeated_share_)
+        posterior = model_posterior(evidence.model, Y, types, flips, evidence.prevalence)
+        repeated = evidence.model.repeated_share_
+        return rates_from_posterior(posterior, Y, types, evidence.names, flips, repeated=repeated)
     if evidence.pred_proba is None and flips is None and evidence.prevalence is None:
         raise ValueError(
             "Expected features X, or out-of-fold probabilities of the noisy labels pred_proba, or trusted rows; got "
             "none of them"
         )
-    proba = np.full(Y.shape, 0.5) if evidence.pred_proba is None else evidence.pred_proba
-    f = logit(np.clip(proba, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
+    f = np.zeros(Y.shape) if evidence.pred_proba is None else evidence.log_odds
     posterior = rate_posterior(label_surfaces(f, Y), types, flips, evidence.prevalence)
-    return rates_from_posterior(posterior, Y, types, names, flips, probabilities_only=True)
+    return rates_from_posterior(posterior, Y, types, evidence.names, flips, probabilities_only=True)
 
 
 def model_posterior(
@@ -244,11 +209,10 @@ def diagnose_noise(
     """
     if X is None and pred_proba is None:
         raise ValueError("diagnose_noise requires the features X or probabilities pred_proba; got neither")
-    evidence = read_evidence(X, Y_noisy, "both", trusted, None, random_state, pred_proba, None)
-    return diagnose(evidence, label_names_of(Y_noisy))
+    return diagnose(read_evidence(X, Y_noisy, trusted=trusted, random_state=random_state, pred_proba=pred_proba))
 
 
-def _estimate_groups(evidence: Evidence, names: Sequence[str] | None, groups: Sequence[Any]) -> GroupRates:
+def _estimate_groups(evidence: Evidence, groups: Sequence[Any]) -> GroupRates:
     """Estimate each group from its own rows; small groups share one estimate from all rows."""
     index = check_groups(groups, len(evidence.Y))
     result: dict[Any, NoiseRates] = {}
@@ -256,9 +220,9 @@ def _estimate_groups(evidence: Evidence, names: Sequence[str] | None, groups: Se
     for number, group in enumerate(dict.fromkeys(groups)):
         rows = np.flatnonzero(index == number)
         if rows.size >= MIN_ROWS:
-            rates = _estimate(evidence.subset(rows), names)
+            rates = _estimate(evidence.subset(rows))
         else:
-            shared = shared or _estimate(evidence, names)
+            shared = shared or _estimate(evidence)
             note = (
                 f"The group has {rows.size} rows, fewer than {MIN_ROWS}, and gets the rates of all rows. Merge it with "
                 "a similar group or collect more rows."

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from sklearn.utils import check_array
 
-from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
+from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
@@ -24,6 +25,7 @@ from ccmn._validation import (
 )
 from ccmn.estimation.noise_rates import NOISE_TYPES, NoiseType
 from ccmn.training.default_model import NoisyLabelModel
+from ccmn.training.default_settings import MIN_PROBABILITY
 from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
@@ -57,11 +59,20 @@ class Evidence:
     """Known prevalences (q,) of the true labels; NaN where unknown."""
     seed: int
     """Seed of all random numbers."""
+    names: Sequence[str] | None
+    """Names of the labels."""
 
     @cached_property
     def model(self) -> NoisyLabelModel:
         """Model of the noisy labels, fitted once for rates and out-of-fold probabilities."""
         return NoisyLabelModel(self.seed).fit(self.X, self.Y)
+
+    @cached_property
+    def log_odds(self) -> FloatArray:
+        """Out-of-fold log-odds (n, q) of the noisy labels."""
+        if self.pred_proba is None:
+            return self.model.out_of_fold_log_odds(self.X)
+        return np.asarray(logit(np.clip(self.pred_proba, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows; trusted rows are renumbered."""
@@ -79,18 +90,19 @@ class Evidence:
 def read_evidence(
     X: Any,
     Y_noisy: Labels | None,
-    noise_type: str | Sequence[str],
-    trusted: Any,
-    votes: Any,
-    random_state: RandomState,
-    pred_proba: Any,
-    prevalence: Any,
+    noise_type: str | Sequence[str] = "both",
+    trusted: Any = None,
+    votes: Any = None,
+    random_state: RandomState = 0,
+    pred_proba: Any = None,
+    prevalence: Any = None,
 ) -> Evidence:
     """Check the arguments of ``estimate_noise`` and return them as evidence."""
     if Y_noisy is None and votes is None:
         raise ValueError("Expected noisy labels: estimate_noise(X, Y_noisy); got Y_noisy=None")
     if X is not None and pred_proba is not None:
         raise ValueError("Expected either features X or probabilities pred_proba, not both")
+    names = label_names_of(votes if Y_noisy is None else Y_noisy)
     votes = None if votes is None else VoteTable.read(votes)
     if Y_noisy is None and votes is not None:
         Y = votes.mean()
@@ -118,6 +130,7 @@ def read_evidence(
         votes=votes,
         prevalence=None if prevalence is None else check_prevalence(prevalence, q),
         seed=int(random_state if is_seed else as_generator(random_state).integers(2**31)),  # type: ignore[arg-type]
+        names=names,
     )
 
 

@@ -78,20 +78,9 @@ def label_surfaces(
 ) -> Surfaces:
     """Return the surfaces of all labels.
 
-    Parameters
-    ----------
-    f : array of shape (n, q)
-        Out-of-fold log-odds of the noisy labels.
-    Y : array of shape (n, q)
-        Noisy labels or probabilities in [0, 1]; NaN where not observed.
-    features : array of shape (n, d) or None
-        Centered dense features of the forward-corrected models; None to use f alone.
-    sample_weight : array of shape (n,) or None
-        Weights of the rows; only their ratios matter.
-    folds : array of shape (n,)
-        Fold of every row; required with features.
-    settings : DefaultSettings
-        Constants.
+    ``f`` (n, q) are out-of-fold log-odds of the noisy labels or probabilities ``Y`` (n, q), which are NaN where not
+    observed. ``features`` (n, d) are the centered dense features of the forward-corrected models, which require the
+    ``folds`` of the rows; without features, f is used alone. Only ratios of the ``sample_weight`` (n,) matter.
     """
     weight = np.ones(len(f)) if sample_weight is None else sample_weight / sample_weight.mean()
     observed = ~np.isnan(Y)

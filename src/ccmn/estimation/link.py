@@ -66,19 +66,8 @@ def fit_link(
 
     A step that decreases the likelihood is rejected and the damping is increased.
 
-    Parameters
-    ----------
-    bins : Bins
-        Scores and labels, arrays of shape (M, T) or (1, T).
-    rho_pos, rho_neg : arrays of shape (M,)
-        Rates.
-    prior : tuple of float
-        Mean and standard deviation of log a.
-
-    Returns
-    -------
-    Link
-        Arrays of shape (M,).
+    ``bins`` are arrays of shape (M, T) or (1, T), the rates and the results have shape (M,), and ``prior`` is the mean
+    and the standard deviation of log a.
     """
     f, zeros, ones = bins
     mean, sd = prior
@@ -116,18 +105,12 @@ def fit_link(
 
 @dataclass(frozen=True)
 class CorrectedCurve:
-    """Log-odds of the true labels as monotone piecewise linear functions of the log-odds f of the noisy labels.
-
-    Parameters
-    ----------
-    knots : array of shape (K,)
-        Log-odds of the noisy label.
-    values : array of shape (q, K)
-        Log-odds of the true label.
-    """
+    """Log-odds of the true labels as monotone piecewise linear functions of the log-odds f of the noisy labels."""
 
     knots: FloatArray
+    """Log-odds of the noisy label, (K,)."""
     values: FloatArray
+    """Log-odds of the true label, (q, K)."""
 
     def scores(self, f: FloatArray) -> FloatArray:
         """Return the log-odds (n, q) of the true labels; a label is predicted where they are at least 0."""

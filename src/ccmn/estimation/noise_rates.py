@@ -50,12 +50,6 @@ class Flag(NamedTuple):
         Index of the label; None if the flag concerns all labels.
     name : str or None, default=None
         Name of the label, if known.
-
-    Examples
-    --------
-    >>> from ccmn.estimation.noise_rates import Flag
-    >>> str(Flag("few_rows", "60 rows are few."))
-    'all labels: 60 rows are few. [few_rows]'
     """
 
     code: str
@@ -323,15 +317,6 @@ class GroupRates:
     ----------
     rates : dict of group to NoiseRates
         Rates of each group, in the order of their first row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn import estimate_noise
-    >>> Y = np.eye(200, 2, dtype=int)
-    >>> found = estimate_noise(Y_noisy=Y, trusted=(range(200), Y), groups=["web", "archive"] * 100)
-    >>> list(found.rates)
-    ['web', 'archive']
     """
 
     rates: dict[Any, NoiseRates]

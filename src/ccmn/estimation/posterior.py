@@ -84,18 +84,8 @@ def rate_posterior(
 ) -> RatePosterior:
     """Return the posterior of the rates of all labels.
 
-    Parameters
-    ----------
-    surfaces : Surfaces
-        Likelihood over the grid of rates.
-    noise_type : {"both", "partial", "missing"} or one per label
-        Declared type of the noise.
-    trusted : Flips or None
-        Counts of verified rows.
-    prevalence : array of shape (q,) or None
-        Known prevalence of the true labels; NaN where unknown.
-    settings : DefaultSettings
-        Constants.
+    ``trusted`` are counts of verified rows, and ``prevalence`` (q,) known prevalences of the true labels, NaN where
+    unknown.
     """
     types = np.array([noise_type] * len(surfaces.n) if isinstance(noise_type, str) else noise_type)
     verified = np.zeros(len(types)) if trusted is None else trusted.positives + trusted.negatives

@@ -403,7 +403,8 @@ def _estimated_noise(column: Column, number: int) -> ClassConditionalNoise:
     if column.protocol.estimator == "best_bin":
         return best_bin_noise(X, Y, column.random_state)
     noise_type = "both" if column.protocol.noise_generator == "both_ways" else "partial"
-    return estimate_noise(X, Y, noise_type=noise_type, random_state=column.random_state).noise
+    noise: ClassConditionalNoise = estimate_noise(X, Y, noise_type=noise_type, random_state=column.random_state).noise
+    return noise
 
 
 def machine(device: str) -> dict[str, str]:

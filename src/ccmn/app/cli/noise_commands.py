@@ -49,17 +49,18 @@ def estimate(
         check(_check_noise_type, noise)
         check(opt.check_inputs, trusted)
         check(opt.check_output, out, force)
-    from ccmn.app.issues import estimate_rates, evidence_of
+    from ccmn.app.issues import evidence_of
     from ccmn.app.rates_files import describe_rates, write_rates
     from ccmn.app.report.tables import annotator_table
     from ccmn.data.trusted_files import read_trusted
+    from ccmn.estimation.estimate import rates_of
     from ccmn.votes import infer_labels
 
     _, data = file.read()
     with output.draw_progress() as on_progress:
         on_progress("noise rates", 0, 1)
         verified = read_trusted(trusted, data, row_id)
-        rates = estimate_rates(evidence_of(data, noise, verified, random_state), data)
+        rates = rates_of(evidence_of(data, noise, verified, random_state))
     annotators = None if data.votes is None else infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
         write_rates(rates, out)
