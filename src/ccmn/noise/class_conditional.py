@@ -75,23 +75,19 @@ def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.ran
     n, q = labels.shape
     labels = labels.astype(np.float64)
     labels.sum_duplicates()
-    coo = labels.tocoo()
-    stored_row, stored_column, value = coo.coords[0], coo.coords[1], coo.data
-    threshold = np.where(value == 1, rho_pos[stored_column], rho_neg[stored_column])
-    flip = (rng.random(value.size) < threshold) & ~np.isnan(value)
-    value = np.where(flip, value == 0, value)
+    (row, column), value = labels.tocoo().coords, labels.data
+    flip = (rng.random(value.size) < np.where(value == 1, rho_pos[column], rho_neg[column])) & ~np.isnan(value)
 
     counts = rng.binomial(n, rho_neg)
     added_row = np.concatenate([rng.choice(n, size=k, replace=False, shuffle=False) for k in counts])
     added_column = np.repeat(np.arange(q), counts)
-    taken = np.isin(added_row * q + added_column, stored_row.astype(np.int64) * q + stored_column)
-    added_row, added_column = added_row[~taken], added_column[~taken]
+    new = ~np.isin(added_row * q + added_column, row.astype(np.int64) * q + column)
 
-    keep = value != 0
-    rows = np.concatenate([stored_row[keep], added_row])
-    columns = np.concatenate([stored_column[keep], added_column])
-    values = np.concatenate([value[keep], np.ones(added_row.size)])
-    return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, q)).tocsr()
+    places = np.concatenate([row, added_row[new]]), np.concatenate([column, added_column[new]])
+    values = np.concatenate([np.where(flip, value == 0, value), np.ones(new.sum())])
+    flipped = scipy.sparse.csr_array((values, places), shape=(n, q))
+    flipped.eliminate_zeros()
+    return flipped
 
 
 class ClassConditionalDebiasing(Debiasing):
@@ -192,9 +188,6 @@ class ClassConditionalNoise(NoiseModel):
         """Flip each 1 with probability ``rho_pos`` and each 0 with probability ``rho_neg``; NaN stays NaN."""
         flip = (rng.random(labels.shape) < np.where(labels == 1, self.rho_pos, self.rho_neg)) & (labels == labels)
         return np.where(flip, labels == 0, labels).astype(labels.dtype)
-
-    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        return debias_labels(noisy, self.rho_pos, self.rho_neg).astype(noisy.dtype, copy=False)
 
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:

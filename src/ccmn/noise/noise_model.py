@@ -171,9 +171,8 @@ class NoiseModel(Described, ABC):
         check_same_labels(("labels", label_names_of(Y_noisy)), ("the noise model", self.label_names))
         array, rewrap = unwrap(Y_noisy)
         self._check_labels(array.shape, array)
-        if array.dtype != np.float32:
-            array = array.astype(np.float64)
-        return rewrap(self._debias_array(array))
+        dtype = torch.float32 if array.dtype == np.float32 else torch.float64
+        return rewrap(self.debiasing()(torch.tensor(np.ascontiguousarray(array), dtype=dtype)).numpy())
 
     @abstractmethod
     def debiasing(self) -> Debiasing:
@@ -184,6 +183,3 @@ class NoiseModel(Described, ABC):
 
     @abstractmethod
     def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any: ...
-
-    @abstractmethod
-    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]: ...

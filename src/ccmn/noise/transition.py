@@ -80,7 +80,6 @@ class TransitionNoise(NoiseModel):
 
     def __init__(self, T: ArrayLike, *, label_names: Sequence[str] | None = None) -> None:
         self.T = check_transition(T)
-        self._inverse = np.linalg.inv(self.T)
         self.n_labels = len(self.T)
         self.label_names = check_names(label_names, self.n_labels)
 
@@ -162,9 +161,6 @@ class TransitionNoise(NoiseModel):
         rows = labels.toarray()
         check_one_hot(rows)
         return type(labels)(self._corrupt_array(rows, rng))
-
-    def _debias_array(self, noisy: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(noisy @ self._inverse, dtype=noisy.dtype)
 
     def __repr__(self) -> str:
         return f"TransitionNoise({self.n_labels} classes)"
