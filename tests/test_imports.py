@@ -58,3 +58,13 @@ print("works")
 @pytest.mark.parametrize("package", ["losses", "noise", "metrics"])
 def test_mathematics_does_not_load_the_data_package(package):
     assert not [name for name in loaded_after(f"import ccmn.{package}") if name.startswith("ccmn.data")]
+
+
+def test_triton_is_not_imported_on_a_cpu():
+    code = """
+import sys, torch, ccmn
+noise = ccmn.ClassConditionalNoise(0.1, 0.2, n_labels=3)
+ccmn.RankingLoss(noise=noise)(torch.randn(4, 4, requires_grad=True), torch.ones(4, 3)).backward()
+print([name for name in sys.modules if name.startswith(("triton", "ccmn.losses._fast.cuda_pairs"))])
+"""
+    assert run_bare(code) == "[]"

@@ -286,10 +286,9 @@ def checksum(content: bytes | Path) -> str:
 def fingerprint(*values: Any) -> str:
     """Return 16 hexadecimal digits that identify arrays and other values by content.
 
-    The format of the dataset keys in stores of experiment results, which must not change: SHA-256 over
-    ``repr((shape, dtype))`` and the bytes in C order of every array, cut to 16 digits. Sparse matrices count as their
-    three arrays, with 64-bit indices, so that equal matrices agree. ``None`` is skipped. Anything that is not an
-    array contributes its ``repr``.
+    They are keys of stored experiment results, so they must not change: SHA-256 over ``repr((shape, dtype))`` and the
+    bytes in C order of every array, the three arrays of a sparse matrix with 64-bit indices, or the ``repr`` of
+    another value. ``None`` is skipped.
 
     >>> import numpy as np
     >>> fingerprint(np.zeros(3), None) == fingerprint(np.zeros(3)) != fingerprint(np.zeros((3, 1)))

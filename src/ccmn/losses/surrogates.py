@@ -20,34 +20,8 @@ from ccmn._registry import Registry
 
 @dataclass(frozen=True)
 class Surrogate:
-    r"""Margin loss :math:`\phi(t)` with its properties.
+    r"""Margin loss :math:`\phi(t)` with its properties, which the tests check for every member of ``SURROGATES``.
 
-    The tests check every property numerically, for every member of ``SURROGATES``.
-
-    Parameters
-    ----------
-    name : str
-        Name in ``SURROGATES``.
-    phi : callable
-        Function phi(t) on tensors.
-    convex : bool, default=True
-        Whether phi is convex.
-    bounded : bool, default=False
-        Whether phi is bounded. Lemmas 1 and 2 and the bounds of Theorems 2 and 4 require a bounded phi or bounded
-        scores.
-    symmetric : bool, default=False
-        Whether phi(t) + phi(-t) = 2 phi(0) for all t. Theorem 5 requires it.
-    lipschitz : float, default=1.0
-        Smallest Lipschitz constant of phi, or infinity.
-    hamming_consistent : bool, default=True
-        Whether phi is consistent for the Hamming loss. A convex phi with phi'(0) < 0 is (Theorem 3); so is the
-        sigmoid, which is not convex.
-    ranking_consistent : bool, default=False
-        Whether phi is consistent for the ranking loss (Theorem 5: differentiable, non-increasing, phi'(0) < 0 and
-        symmetric).
-
-    Examples
-    --------
     >>> SURROGATES["hinge"](torch.tensor([-1.0, 0.0, 2.0]))
     tensor([2., 1., 0.])
     """
@@ -56,10 +30,15 @@ class Surrogate:
     phi: Callable[[Tensor], Tensor]
     convex: bool = True
     bounded: bool = False
+    """Lemmas 1 and 2 and the bounds of Theorems 2 and 4 require a bounded phi or bounded scores."""
     symmetric: bool = False
+    """Whether phi(t) + phi(-t) = 2 phi(0) for all t. Theorem 5 requires it."""
     lipschitz: float = 1.0
+    """Smallest Lipschitz constant, or infinity."""
     hamming_consistent: bool = True
+    """A convex phi with phi'(0) < 0 is (Theorem 3); so is the sigmoid, which is not convex."""
     ranking_consistent: bool = False
+    """Theorem 5: differentiable, non-increasing, phi'(0) < 0 and symmetric."""
 
     def __call__(self, t: Tensor) -> Tensor:
         """Return phi(t)."""
