@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,23 +41,6 @@ def test_rates_of_real_candidate_sets_are_those_of_the_training_rows(data):
     expected = [(C[:, j] & (1 - Y[:, j])).sum() / (1 - Y[:, j]).sum() for j in range(5)]
     np.testing.assert_allclose(repeat.noise.rho_neg, expected)
     assert repeat.noisy is data.candidates
-
-
-def test_stored_settings_have_not_changed():
-    """The keys of stored results are hashes of these settings."""
-    assert REAL.to_dict("yeast") == {
-        "name": "real",
-        "draw": "candidates",
-        "choices": (),
-        "max_sum": None,
-        "fractions": (0.5, 0.2, 0.3),
-        "learning_rates": (0.05, 0.005, 0.0005),
-        "estimator": "best_bin",
-        "epochs": 200,
-        "weight_decay": 0.0001,
-        "batch_size": 100,
-    }
-    assert replace(REAL, refit=True).to_dict("yeast") == {**REAL.to_dict("yeast"), "refit": True}
 
 
 @given(st.integers(10, 5000), st.integers(0, 2**32))

@@ -1,6 +1,6 @@
 """Slow reference implementations of the partial multi-label methods, written from their descriptions.
 
-They share no code with the library. ``released_*`` are rules of the authors' code that the library does not have.
+They share no code with the library.
 """
 
 from __future__ import annotations
@@ -65,12 +65,8 @@ def ni_alm(X, Y, lam, beta, gamma, max_iter=500):
     return U, V, iteration
 
 
-def ni_proximal(X, Y, lam, beta, gamma, max_iter=50_000, *, accelerate=True, tol=1e-10):
-    """Return U and V of PML-NI by proximal gradient on both parts together.
-
-    The accelerated method restarts when the momentum increases the objective. Without acceleration the objective
-    decreases monotonically.
-    """
+def ni_proximal(X, Y, lam, beta, gamma, max_iter=50_000, tol=1e-10):
+    """Return U and V of PML-NI by accelerated proximal gradient, restarted when it goes uphill."""
     Phi = np.hstack([X, np.ones((len(X), 1))])
     A, B = Y.T @ Phi, Phi.T @ Phi
     L = 2 * (np.linalg.norm(B, 2) + lam)
@@ -81,8 +77,8 @@ def ni_proximal(X, Y, lam, beta, gamma, max_iter=50_000, *, accelerate=True, tol
         U_new, V_new = svt(P - gradient / L, beta / L), soft(Q - gradient / L, gamma / L)
         step = L * np.sqrt(((U_new - P) ** 2).sum() + ((V_new - Q) ** 2).sum())
         uphill = ((P - U_new) * (U_new - U)).sum() + ((Q - V_new) * (V_new - V)).sum() > 0
-        t_new = (1 + np.sqrt(1 + 4 * t * t)) / 2 if accelerate and not uphill else 1.0
-        momentum = (t - 1) / t_new if accelerate and not uphill else 0.0
+        t_new = 1.0 if uphill else (1 + np.sqrt(1 + 4 * t * t)) / 2
+        momentum = 0.0 if uphill else (t - 1) / t_new
         P, Q = U_new + momentum * (U_new - U), V_new + momentum * (V_new - V)
         U, V, t = U_new, V_new, t_new
         if step <= tol * np.linalg.norm(A):
@@ -196,13 +192,6 @@ def vls_votes(votes, q, i):
     return zeta, virtual
 
 
-def released_vls_scores(zeta, virtual):
-    """Return PAR-VLS scores of the authors' code: votes are rounded up, then divided by the range of the row."""
-    zeta, virtual = np.ceil(zeta - 1e-9), np.ceil(virtual - 1e-9)
-    spread = zeta.max(1, keepdims=True) - zeta.min(1, keepdims=True)
-    return (zeta - virtual - 0.5) / np.maximum(spread, 1.0)
-
-
 def map_counts(votes, q, i):
     """Return the number of votes of every label for row i."""
     counts = [0] * q
@@ -224,9 +213,3 @@ def map_posterior(Y, C, training_counts, counts):
         p_false = (1 + false.count(counts[j])) / (q + len(false))
         result.append(prior * p_true / (prior * p_true + (1 - prior) * p_false))
     return result
-
-
-def released_map_labels(posterior):
-    """Return PAR-MAP labels of the authors' code: the odds are scaled to [0, 1] in the row, threshold 1/2."""
-    odds = np.array(posterior) / (1 - np.array(posterior))
-    return (odds - odds.min()) / (odds.max() - odds.min()) > 0.5

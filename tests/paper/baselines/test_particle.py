@@ -11,9 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PARTICLE
 from ccmn.paper.baselines.particle_stages import (
-    VIRTUAL,
     NeighborTable,
-    VotePosterior,
     assign_folds,
     credible_labels,
     elicit_credible,
@@ -84,14 +82,6 @@ def test_both_svm_solvers_give_nearly_equal_votes(task, fitted):
     fast = PARTICLE(svm="liblinear").fit(X, S)
     agreement = fast.pairs_.votes(X_new) == fitted.pairs_.votes(X_new)
     assert agreement.mean() > 0.98
-
-
-def test_map_predicts_every_label_with_posterior_above_one_half():
-    """The ratio rule of the authors' code predicts only the label with the largest odds here."""
-    posterior = VotePosterior(np.full(3, 0.5), np.full((3, 3), 0.3), np.array([[0.01] * 3, [0.1] * 3, [0.2] * 3]))
-    margins = posterior.margins(np.array([[0, 1, 2]]))
-    assert (margins >= 0).tolist() == [[True, True, True]]
-    assert reference.released_map_labels(margins[0] + 0.5).tolist() == [True, False, False]
 
 
 def test_ties_are_not_predicted():
@@ -227,17 +217,6 @@ def test_neighbors_without_candidates_have_no_influence():
 
 
 # Pairwise classifiers
-
-
-def test_samples_of_a_pair_are_disjoint():
-    C = np.array([[1, 1], [1, 0], [0, 1], [0, 0]])
-    Y = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    rows, y = pair_samples(C, Y, 0, 1)
-    assert rows.tolist() == [0, 1, 2]
-    assert y.tolist() == [1, 1, 0]  # row 0 qualifies for both labels and belongs to the first
-    rows, y = pair_samples(C, Y, 0, VIRTUAL)
-    assert rows.tolist() == [0, 1, 2]
-    assert y.tolist() == [1, 1, 0]
 
 
 def test_auto_selects_the_solver_by_the_number_of_samples(monkeypatch):

@@ -47,16 +47,10 @@ def test_optimum_matches_proximal_gradient(penalties):
 
 
 @pytest.mark.parametrize("penalties", PENALTIES)
-@pytest.mark.parametrize("solver", ["alm", "reference"])
-def test_optimality_conditions(penalties, solver):
+def test_optimality_conditions(penalties):
     X, _, S = reference.make_task(seed=3)
-    lam, beta, gamma = penalties
-    if solver == "alm":
-        clf = fitted(penalties, X, S)
-        U, V, tolerance = clf.U_, clf.V_, 1e-3
-    else:
-        U, V = reference.ni_proximal(X, S, *penalties)
-        tolerance = 1e-5
+    (lam, beta, gamma), clf, tolerance = penalties, fitted(penalties, X, S), 1e-3
+    U, V = clf.U_, clf.V_
     Phi, W = np.hstack([X, np.ones((len(X), 1))]), U + V
     gradient = (Phi.T @ (Phi @ W.T - S) + lam * W.T).T
     spectral = np.linalg.norm(gradient, 2)
