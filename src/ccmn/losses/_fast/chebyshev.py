@@ -214,22 +214,12 @@ class ExpansionTable(NamedTuple):
     """Largest order."""
 
 
-def _table_levels(surrogate: str) -> tuple[NDArray[np.float32], list[int]]:
-    widths = (_WIDTH_RATIOS[surrogate] ** np.arange(N_LEVELS)).astype(np.float32)
-    orders = [3 if surrogate == "square" else order_for(float(w), torch.float32) for w in widths]
-    return widths, [order + order % 2 for order in orders]  # kernels compute two terms per step
-
-
-@lru_cache(maxsize=16)
-def largest_table_order(surrogate: str) -> int:
-    """Return ``max_order`` of the table of a surrogate, without computing the table."""
-    return max(_table_levels(surrogate)[1])
-
-
 @lru_cache(maxsize=16)
 def expansion_table(surrogate: str, device: torch.device) -> ExpansionTable:
     """Return the table of a surrogate on a device."""
-    widths, orders = _table_levels(surrogate)
+    widths = (_WIDTH_RATIOS[surrogate] ** np.arange(N_LEVELS)).astype(np.float32)
+    orders = [3 if surrogate == "square" else order_for(float(w), torch.float32) for w in widths]
+    orders = [order + order % 2 for order in orders]  # kernels compute two terms per step
     matrices = []
     for w, order in zip(widths.tolist(), orders):
         C, D = kernel_coefficients(surrogate, w, order), derivative_matrix(order)

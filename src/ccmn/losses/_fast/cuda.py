@@ -1,9 +1,9 @@
 """Fused losses on a CUDA device: selection of the algorithm, operators for torch.compile, and the autograd function.
 
 Eager calls use an autograd function, whose second derivatives are those of the loss without fused kernels. Compiled
-calls use the operators ``ccmn::fused_loss`` and ``ccmn::fused_loss_backward``, which torch.compile does not look into.
-They are defined with ``torch.library.Library``, because the wrappers of ``torch.library.custom_op`` take longer than
-most kernels (40 microseconds per call).
+calls use the operator ``ccmn::fused_loss``, which torch.compile does not look into. It is defined with
+``torch.library.Library``, because the wrappers of ``torch.library.custom_op`` take longer than most kernels (40
+microseconds per call).
 
 This module does not import Triton, so that a machine without a CUDA device never does.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ccmn.losses._fast.chebyshev import expansion_table, largest_table_order
+from ccmn.losses._fast.chebyshev import expansion_table
 from ccmn.losses.surrogates import Surrogate
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 
@@ -34,9 +34,6 @@ MAX_DIRECT_PAIRS_HINGE = 1 << 27
 MAX_BLOCK = {"labels": 1024, "direct": 64, "series": 1024}
 """Largest number of columns per program of each method, a power of two. A program of the direct kernel and of the
 moments kernel is one warp."""
-RECORD_HEADER = 4
-"""Number of values before the series in the record of a row: center, 1 / w, order (-1 without a series), unused."""
-
 _HAS_TRITON = find_spec("triton") is not None
 """Whether Triton is installed; CUDA builds of PyTorch include it."""
 
@@ -191,32 +188,21 @@ class _FusedLoss(torch.autograd.Function):
 
 
 class _CompiledLoss(torch.autograd.Function):
-    """The same for torch.compile, which replaces it by its operators and fuses the other operations."""
+    """The same for torch.compile, which replaces it by its operator and fuses the other operations."""
 
     @staticmethod
     def forward(
         ctx: Any, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, options: Options
     ) -> Tensor:
-        parts, saved = torch.ops.ccmn.fused_loss(outputs, labels, scale, offset, *options)
-        ctx.options, ctx.dtype, ctx.debias = options, outputs.dtype, scale is not None
-        ctx.series = select_method(options.loss, options.surrogate, *outputs.shape) == "series"
-        if not ctx.series:
-            ctx.save_for_backward(saved)
-        elif scale is None or offset is None:
-            ctx.save_for_backward(saved, outputs, labels)
-        else:
-            ctx.save_for_backward(saved, outputs, labels, scale, offset)
+        parts, gradient = torch.ops.ccmn.fused_loss(outputs, labels, scale, offset, *options)
+        ctx.dtype = outputs.dtype
+        ctx.save_for_backward(gradient)
         return _reduce(parts, options.reduction)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved, *tensors = ctx.saved_tensors
-        if ctx.series:
-            tensors = tensors if ctx.debias else [*tensors, None, None]
-            by_outputs = torch.ops.ccmn.fused_loss_backward(*tensors, saved, grad, *ctx.options)
-        else:
-            by_outputs = scale_gradient(saved, grad, ctx.dtype)
-        return by_outputs, None, None, None, None
+        (gradient,) = ctx.saved_tensors
+        return scale_gradient(gradient, grad, ctx.dtype), None, None, None, None
 
 
 def _reduce(parts: Tensor, reduction: str) -> Tensor:
@@ -232,37 +218,26 @@ def scale_gradient(saved: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
     return by_outputs if dtype == torch.float32 else by_outputs.to(dtype)
 
 
-_OPTIONS = "str loss, str surrogate, bool dummy, str reduction, float factor, bool needs_gradient"
-_TENSORS = "Tensor outputs, Tensor labels, Tensor? scale, Tensor? offset"
 _LIBRARY: Any = torch.library.Library("ccmn", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIBRARY.define(f"fused_loss({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor)")
-_LIBRARY.define(f"fused_loss_backward({_TENSORS}, Tensor saved, Tensor grad, {_OPTIONS}) -> Tensor")
+_LIBRARY.define(
+    "fused_loss(Tensor outputs, Tensor labels, Tensor? scale, Tensor? offset, str loss, str surrogate, bool dummy, "
+    "str reduction, float factor, bool needs_gradient) -> (Tensor, Tensor)"
+)
 
 
 def _fused_loss_op(
     outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, *options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return parts of the value (rows, n) and what the backward pass needs: a gradient, or the records of a series."""
-    parts, saved = _method(outputs, labels, scale, Options(*options)).parts(outputs, labels, scale, offset)
-    return parts, outputs.new_empty(0, dtype=torch.float32) if saved is None else saved
+    """Return parts of the value (rows, n), and its gradient, which is empty if it is not needed."""
+    method = _method(outputs, labels, scale, Options(*options))
+    parts, saved = method.parts(outputs, labels, scale, offset)
+    if saved is None:
+        return parts, outputs.new_empty(0)
+    one = outputs.new_ones(len(outputs), dtype=torch.float32)
+    return parts, method.gradient(outputs, labels, scale, offset, saved, one)
 
 
-def _fused_loss_backward_op(
-    outputs: Tensor,
-    labels: Tensor,
-    scale: Tensor | None,
-    offset: Tensor | None,
-    saved: Tensor,
-    grad: Tensor,
-    *options: Any,
-) -> Tensor:
-    """Return the gradient from the records of a series."""
-    return _method(outputs, labels, scale, Options(*options)).gradient(outputs, labels, scale, offset, saved, grad)
-
-
-for _key in ("CPU", "CUDA"):  # the CPU serves tests that replace the kernels
-    _LIBRARY.impl("fused_loss", _fused_loss_op, _key)
-    _LIBRARY.impl("fused_loss_backward", _fused_loss_backward_op, _key)
+_LIBRARY.impl("fused_loss", _fused_loss_op, "CUDA")
 
 
 @torch.library.register_fake("ccmn::fused_loss", lib=_LIBRARY)  # type: ignore[untyped-decorator]
@@ -272,18 +247,11 @@ def _(
     loss, surrogate, _, _, _, needs_gradient = options
     rows, columns = outputs.shape
     method = select_method(loss, surrogate, rows, columns)
-    parts = outputs.new_empty((rows, -(-columns // block_size(method, columns))), dtype=torch.float32)
-    if method == "series":
-        if outputs.is_cuda and torch.cuda.is_available():
-            # The table is built while a call is compiled: later, it would be in the memory pool of a CUDA graph. The
-            # mode in which tensors have no values is that of the current thread.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(expansion_table, surrogate, outputs.device).result()
-        columns = RECORD_HEADER + 2 * largest_table_order(surrogate)
-        parts = outputs.new_empty((rows, 1), dtype=torch.float32)
-    return parts, outputs.new_empty((rows, columns) if needs_gradient else (0,), dtype=torch.float32)
-
-
-@torch.library.register_fake("ccmn::fused_loss_backward", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _(outputs: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(outputs)
+    if method == "series" and torch.cuda.is_available():
+        # The table is built while a call is compiled: later, it would be in the memory pool of a CUDA graph. The mode
+        # in which tensors have no values is that of the current thread.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(expansion_table, surrogate, outputs.device).result()
+    n_parts = 1 if method == "series" else -(-columns // block_size(method, columns))
+    parts = outputs.new_empty((rows, n_parts), dtype=torch.float32)
+    return parts, torch.empty_like(outputs) if needs_gradient else outputs.new_empty(0)

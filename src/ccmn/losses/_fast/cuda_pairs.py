@@ -1,22 +1,21 @@
 """Algorithms of the fused losses: kernel launches with everything that does not depend on values computed in advance.
 
-``LabelMethod`` sums over labels, for the Hamming loss. Two methods sum over pairs: ``DirectMethod`` visits all of them
-in registers, which is fastest for few columns; ``SeriesMethod`` uses Chebyshev moments. The first two
-compute the gradient with the value, so that the backward pass is one multiplication.
+``RegisterMethod`` sums over labels, or over all pairs of labels, which is fastest for few columns. It computes the
+gradient with the value, so that the backward pass is one multiplication. ``SeriesMethod`` uses Chebyshev moments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ccmn.losses._fast import cuda_kernels as kernels
 from ccmn.losses._fast.chebyshev import N_LEVELS, expansion_table
-from ccmn.losses._fast.cuda import RECORD_HEADER, Options, block_size, scale_gradient, select_method
+from ccmn.losses._fast.cuda import Options, block_size, scale_gradient, select_method
 from ccmn.losses.surrogates import SURROGATES
 
 
@@ -53,18 +52,6 @@ class Batch(NamedTuple):
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
 
-class FusedMethod(Protocol):
-    """Algorithm for a loss on a device; the four tensors are outputs, labels, scale and offset."""
-
-    def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return parts of the value, (rows, n), and a tensor to save for the gradient (None if it is not needed)."""
-
-    def gradient(
-        self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
-    ) -> Tensor:
-        """Return the gradient in the dtype of the outputs; ``grad`` is the upstream gradient."""
-
-
 @lru_cache(maxsize=512)
 def method_for(
     options: Options,
@@ -77,7 +64,8 @@ def method_for(
 ) -> FusedMethod:
     """Return the method for a batch; the dtype of the outputs is a key because the kernels depend on it."""
     batch = Batch(*shape, label_rows, options, debias, labels_dtype, device)
-    return METHODS[select_method(options.loss, options.surrogate, *shape)](batch)
+    series = select_method(options.loss, options.surrogate, *shape) == "series"
+    return SeriesMethod(batch) if series else RegisterMethod(batch)
 
 
 class Launch:
@@ -123,17 +111,27 @@ def _runner(compiled: Any, grid: tuple[int, int, int], device: int) -> Callable[
     return launch
 
 
-class _MethodWithGradient:
-    """Base class of methods with one kernel that stores parts of the value and the gradient."""
+_DIRECT_PAIRS = 1024
+"""Number of pairs whose sums a program of the kernel for pairs keeps in registers: it is one warp."""
 
-    def __init__(self, batch: Batch, block: int, kernel: Any, warps: int, *constants: Hashable) -> None:
+
+class RegisterMethod:
+    """Sum over labels in O(q) time per row, or over all pairs in O(q^2), by one kernel, with the gradient."""
+
+    def __init__(self, batch: Batch) -> None:
+        pairs = batch.options.loss == "ranking"
+        block = block_size("direct" if pairs else "labels", batch.columns)
         self._batch, self._blocks = batch, -(-batch.columns // block)
         self._needs_gradient = batch.options.needs_gradient
-        numbers = (*batch.sizes, batch.row_factor)
-        self._sums = Launch(kernel, warps, (batch.rows, self._blocks), numbers, *constants)
+        phi, dummy, debias = batch.constants
+        constants = phi, *((dummy,) if pairs else ()), debias, int(self._needs_gradient), block
+        self._sums = Launch(
+            *(kernels.pair_sums if pairs else kernels.label_sums, 4 if block > 128 else 1, (batch.rows, self._blocks)),
+            *((*batch.sizes, batch.row_factor), *constants, *((_DIRECT_PAIRS // block,) if pairs else ())),
+        )
 
     def parts(self, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return parts of the value, and the gradient."""
+        """Return parts of the value, (rows, n), and the gradient; tensors are outputs, labels, scale and offset."""
         batch = self._batch
         parts = batch.empty(batch.rows, self._blocks)
         gradient = batch.empty(batch.rows, batch.columns) if self._needs_gradient else None
@@ -143,37 +141,16 @@ class _MethodWithGradient:
     def gradient(
         self, outputs: Tensor, labels: Tensor, scale: Tensor | None, offset: Tensor | None, saved: Tensor, grad: Tensor
     ) -> Tensor:
-        """Return the gradient in the dtype of the outputs."""
+        """Return the gradient in the dtype of the outputs; ``grad`` is the upstream gradient."""
         return scale_gradient(saved, grad, outputs.dtype)
-
-
-class LabelMethod(_MethodWithGradient):
-    """Sum over labels in registers, O(q) time per row."""
-
-    def __init__(self, batch: Batch) -> None:
-        block = block_size("labels", batch.columns)
-        phi, _, debias = batch.constants
-        constants = phi, debias, int(batch.options.needs_gradient), block
-        super().__init__(batch, block, kernels.label_sums, 4 if block > 128 else 1, *constants)
-
-
-_DIRECT_PAIRS = 1024
-"""Number of pairs whose sums a program of the direct kernel keeps in registers: it is one warp."""
-
-
-class DirectMethod(_MethodWithGradient):
-    """Sum over all pairs in registers, O(q^2) time per row."""
-
-    def __init__(self, batch: Batch) -> None:
-        block = block_size("direct", batch.columns)
-        constants = *batch.constants, int(batch.options.needs_gradient), block, _DIRECT_PAIRS // block
-        super().__init__(batch, block, kernels.pair_sums, 1, *constants)
 
 
 _PIECE = 4096
 """Columns per program of the kernel that computes the range of the scores."""
 _MAX_SINGLE_PIECE = 8192
 """Rows up to this length are one piece, whose range every program of the moments kernel computes itself."""
+RECORD_HEADER = 4
+"""Number of values before the series in the record of a row: center, 1 / w, order (-1 without a series), unused."""
 _INNER_BLOCK = 64
 """Columns whose pairs are in registers at once, for rows that are too wide for all series."""
 
@@ -233,9 +210,4 @@ class SeriesMethod:
         return out
 
 
-METHODS: dict[str, Callable[[Batch], FusedMethod]] = {
-    "labels": LabelMethod,
-    "direct": DirectMethod,
-    "series": SeriesMethod,
-}
-"""Methods by the names that ``select_method`` returns."""
+FusedMethod = RegisterMethod | SeriesMethod
