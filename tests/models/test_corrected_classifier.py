@@ -103,7 +103,7 @@ def test_without_noise_probabilities_are_those_of_the_classifier(task):
     "noise",
     [
         pytest.param(PartialNoise(0.6, n_labels=10), id="known"),
-        pytest.param("partial", id="estimated", marks=pytest.mark.xfail(reason="the prior limits rates of 0.6")),
+        pytest.param("partial", id="estimated"),
     ],
 )
 def test_outperforms_the_uncorrected_classifier_on_digit_scenes(noise):

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logit
 from torch import Tensor
 from typing_extensions import Self
 
+from ccmn._containers import to_dense_array
 from ccmn._progress import show_phases
 from ccmn._validation import (
     Constraints,
@@ -28,15 +31,15 @@ from ccmn._validation import (
     one_of,
 )
 from ccmn._warnings import warn
-from ccmn.estimation import NoiseRates
+from ccmn.estimation import NoiseRates, cross_fit_proba
 from ccmn.estimation.noise_rates import NOISE_TYPES
+from ccmn.estimation.posterior import MIN_ROWS
 from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, describe_network, read_description, read_network
 from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
 from ccmn.models.targets import Targets
 from ccmn.models.training_data import (
-    ResolvedNoise,
     Sample,
     Scaling,
     TrainingData,
@@ -46,7 +49,6 @@ from ccmn.models.training_data import (
     read_features,
     resolve_noise,
     split,
-    with_out_of_fold_features,
 )
 from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.training import loop
@@ -322,9 +324,10 @@ class CCMNClassifier(LabelClassifier):
         X = read_features(self, X, reset=True)
         data = prepare(self, X, y, sample_weight=sample_weight, trusted=trusted, groups=groups)
         is_vector = not hasattr(self, "input_shape_") or not isinstance(self.noise, str)
-        noise = resolve_noise(self.noise, data if is_vector else self._with_embeddings(data, seed), seed)
-        self._set_targets(data.targets, noise)
-        train = debias(data, noise)
+        self._set_targets(
+            data.targets, *resolve_noise(self.noise, data if is_vector else self._embedded(data, seed), seed)
+        )
+        train = debias(data, self.noise_, self.group_noise_)
         if validation is None:
             train, valid = split(train, self.validation_fraction, seed)
         else:
@@ -340,9 +343,9 @@ class CCMNClassifier(LabelClassifier):
         features = Features(train.X if scaling is None else scaling.transform(train.X), dtype=dtype, device=device)
         labels = label_source(train.p if train.noisy is None else train.noisy, device, dtype)
         batches = Rows([np.arange(features.n)], batch_size, [seed], device=device, ranks=ProcessGroup.current())
-        row_weights, weights = train.row_weights(), None
-        if row_weights is not None:  # with a mean of 1, so that the learning rate does not depend on their scale
-            weights = torch.from_numpy(row_weights / row_weights.mean()).to(device, dtype)
+        weights = None
+        if train.importance is not None:  # with a mean of 1, so that the learning rate does not depend on their scale
+            weights = torch.from_numpy(train.importance / train.importance.mean()).to(device, dtype)
         self._train(features, labels, batches, weights, valid, scaling, seed, saved)
         return self
 
@@ -361,11 +364,11 @@ class CCMNClassifier(LabelClassifier):
         if ranks > 1 and self.random_state is None:
             raise ValueError("random_state must be a number if several ranks train together; got None")
 
-    def _set_targets(self, targets: Targets, noise: ResolvedNoise) -> None:
+    def _set_targets(self, targets: Targets, noise: NoiseModel, rates: Any, groups: GroupedNoise | None) -> None:
         """Set the attributes that are known before training."""
         self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
-        self.noise_, self.rates_, self.group_noise_ = noise.model, noise.rates, noise.groups
-        one_hot = "one_hot" if isinstance(noise.model, TransitionNoise) else "multilabel"
+        self.noise_, self.rates_, self.group_noise_ = noise, rates, groups
+        one_hot = "one_hot" if isinstance(noise, TransitionNoise) else "multilabel"
         self._kind = "multiclass" if targets.kind == "multiclass" else one_hot
         self._sparse = targets.sparse and self._kind == "multilabel"
         self.extra_: dict[str, Any] = {}
@@ -377,11 +380,19 @@ class CCMNClassifier(LabelClassifier):
         X = read_features(self, validation[0], reset=False)
         return given_validation(X, validation[1], targets, None if clean else self.noise_)
 
-    def _with_embeddings(self, data: TrainingData, seed: int) -> TrainingData:
-        """Return the data with out-of-fold embeddings of the network, from which rates are estimated."""
-        make_model = partial(self._factory(self.model), data.X.shape[1], data.targets.labels.shape[1])
-        settings = {"epochs": min(self.epochs, MAX_CROSS_FIT_EPOCHS), "device": self.device, "verbose": self.verbose}
-        return with_out_of_fold_features(data, make_model, random_state=seed, **settings)
+    def _embedded(self, data: TrainingData, seed: int) -> TrainingData:
+        """Return the data with out-of-fold embeddings of the network as features, from which rates are estimated.
+
+        Without a last linear layer, the log-odds of out-of-fold probabilities are the features.
+        """
+        (n, d), labels = data.X.shape, data.targets.labels
+        if data.targets.inferred is not None or n < MIN_ROWS:
+            return data
+        make_model = partial(self._factory(self.model), d, labels.shape[1])
+        settings: Any = {"epochs": min(self.epochs, MAX_CROSS_FIT_EPOCHS), "device": self.device, "random_state": seed}
+        Y = to_dense_array(labels)
+        fitted = cross_fit_proba(make_model, data.X, Y, verbose=self.verbose, **settings)
+        return replace(data, X=logit(fitted.pred_proba) if fitted.embeddings is None else fitted.embeddings)
 
     def _factory(self, model: Any) -> Any:
         """Return the function that creates a custom network for flat rows, which it reshapes to inputs if necessary."""

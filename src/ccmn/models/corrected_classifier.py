@@ -38,12 +38,12 @@ from ccmn.models.default_predictor import read_default
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, read_description
 from ccmn.models.training_data import (
+    MAX_ESTIMATION_ENTRIES,
     TrainingData,
     known_noise,
     prepare,
     read_features,
-    relative_information,
-    with_dense_labels,
+    row_information,
 )
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
@@ -184,12 +184,19 @@ class CorrectedClassifier(LabelClassifier):
                 "sklearn.calibration.CalibratedClassifierCV."
             )
         X = _plain_tensor(X)
-        data = with_dense_labels(prepare(self, X, y, sample_weight=sample_weight, trusted=trusted), type(self).__name__)
+        data = prepare(self, X, y, sample_weight=sample_weight, trusted=trusted)
+        (n, q), labels = data.targets.labels.shape, data.targets.labels
+        if is_sparse(labels):
+            if n * q > MAX_ESTIMATION_ENTRIES:
+                raise ValueError(
+                    f"CorrectedClassifier requires dense labels; got {n} x {q}. Use CCMNClassifier with known rates."
+                )
+            data = replace(data, targets=replace(data.targets, labels=to_dense_array(labels)))
         targets, seed = data.targets, int(as_generator(self.random_state).integers(2**31))
-        if len(targets.classes) > MAX_RECOMMENDED_LABELS:
+        if q > MAX_RECOMMENDED_LABELS:
             warn(
-                f"CorrectedClassifier is meant for up to {MAX_RECOMMENDED_LABELS} labels; y has "
-                f"{len(targets.classes)}. CCMNClassifier trains one network of all labels."
+                f"CorrectedClassifier is meant for up to {MAX_RECOMMENDED_LABELS} labels; y has {q}. CCMNClassifier "
+                "trains one network of all labels."
             )
         self.classes_, self.label_names_, self.inferred_ = targets.classes, targets.label_names, targets.inferred
         self.extra_: dict[str, Any] = {}
@@ -218,9 +225,7 @@ class CorrectedClassifier(LabelClassifier):
             known = Y.copy()
             known[rows] = np.where(np.isnan(true), Y[rows], rate)
             # A verified label has as much information as several noisy ones; it does not count in the likelihood.
-            information = np.where(np.isnan(true), 1, relative_information(self.noise_, Y))
-            factor = np.ones(len(Y))
-            factor[rows] = np.exp(np.log(information).mean(1))
+            factor = np.asarray(row_information(self.noise_, data))
             model.fit(data.X, known, factor if data.weights is None else factor * data.weights)
             found = model.out_of_fold_
             model.out_of_fold_ = replace(found, sample_weight=found.sample_weight / factor[found.rows])

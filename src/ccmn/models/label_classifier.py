@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import torch
 from numpy.typing import NDArray
@@ -216,15 +217,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return predictions in the container that ``set_output`` has set."""
         if getattr(self, "_output", "default") == "default":
             return values
-        from pandas import DataFrame, Series
-
         index = X.index if is_dataframe(X) else None
         if is_sparse(values):
-            frame: Any = DataFrame
+            frame: Any = pd.DataFrame
             return frame.sparse.from_spmatrix(values, index=index, columns=self.classes_)
-        return (
-            Series(values, index=index) if values.ndim == 1 else DataFrame(values, index=index, columns=self.classes_)
-        )
+        return pd.Series(values, index) if values.ndim == 1 else pd.DataFrame(values, index, self.classes_)
 
 
 # -- Predictions for many labels: scores exist only for one tile of rows and labels at a time

@@ -15,7 +15,7 @@ from torch import Tensor
 from ccmn._containers import is_sparse
 from ccmn.models.calibration import MAX_TAIL, linear_probability, logistic_probability
 from ccmn.models.training_data import Sample
-from ccmn.training.batches import DatasetRows
+from ccmn.training.batches import DatasetRows, label_source
 from ccmn.training.networks import Network, StackedMLP, UserNetwork
 
 MAX_BLOCK_ROWS = 8192
@@ -148,8 +148,11 @@ class FittedNetwork:
         """
         if self.link != "slope":
             return
-        part = valid.at_most(max(1, MAX_SLOPE_ENTRIES // self.n_labels))
-        scores, p = self.scores(part.X), part.dense_labels()
+        n = valid.X.shape[0]
+        count = min(n, max(1, MAX_SLOPE_ENTRIES // self.n_labels))
+        part = valid.take(np.linspace(0, n - 1, count).astype(np.int64))
+        scores, labels = self.scores(part.X), label_source(part.p, torch.device("cpu"), torch.float32)
+        p = labels.targets(torch.arange(count).unsqueeze(0))[0, 0].numpy()
         observed = ~np.isnan(p)
         f, target = scores[observed], p[observed]
         weight = np.ones(f.size) if part.weights is None else np.broadcast_to(part.weights[:, None], p.shape)[observed]

@@ -110,13 +110,12 @@ def fit_shards(
     X, Y, masks = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, sizes, seed)
     data = prepare(clf, X, Y)
     data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
-    noise = resolve_noise(clf.noise, data, seed)
-    clf._set_targets(data.targets, noise)
+    clf._set_targets(data.targets, *resolve_noise(clf.noise, data, seed))
     clf.n_features_in_ = shards.d
     clf.__dict__.pop("feature_names_in_", None)
     if shards.feature_names is not None:
         clf.feature_names_in_ = np.array(shards.feature_names, dtype=object)
-    valid = debias(data, noise)
+    valid, noise = debias(data, clf.noise_), clf.noise_
     if validation is not None:
         valid = clf._given_validation(validation, data.targets, validation_is_clean)
     files = [(file.name, file.stat().st_size) for file in shards.files]
@@ -129,7 +128,7 @@ def fit_shards(
         *sizes[:3],
         seed,
         held_out=masks,
-        debias=noise.model.debiasing() if noise.model.flips_independent else None,
+        debias=noise.debiasing() if noise.flips_independent else None,
         transform=(lambda X: X) if scaling is None else scaling.transform,
         group=group,
         device=device,

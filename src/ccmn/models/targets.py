@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 
 from ccmn._containers import is_dataframe, is_other_table, is_sparse, label_names_of, to_dense_array
@@ -148,15 +149,12 @@ def _check_all_label_sets(Y: Sequence[Any]) -> None:
 
 def _is_label_sets(Y: Sequence[Any]) -> bool:
     """Return whether the entries of Y are sets, tuples or lists of labels."""
-    if not len(Y):
-        return False
     if any(isinstance(row, (set, frozenset)) for row in Y):
         return True
-    rows = [row for row in Y if isinstance(row, (list, tuple))]
-    if len(rows) < len(Y):
+    if not len(Y) or not all(isinstance(row, (list, tuple)) for row in Y):
         return False
     # Nested lists of equal length that hold only numbers are a matrix.
-    return len({len(row) for row in rows}) > 1 or any(isinstance(entry, str) for row in rows for entry in row)
+    return len({len(row) for row in Y}) > 1 or any(isinstance(entry, str) for row in Y for entry in row)
 
 
 def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
@@ -168,15 +166,11 @@ def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
             'y contains an empty label: "".split(";") returns [""]. Use an empty list for a row without labels, or '
             'y.str.get_dummies(";") of a Series of texts.'
         )
-    column = {label: j for j, label in enumerate(labels)}
-    unknown = next((label for row in Y for label in row if label not in column), None)
+    known = set(labels)
+    unknown = next((label for row in Y for label in row if label not in known), None)
     if unknown is not None:
         raise ValueError(f"label {unknown!r} is not among the training labels")
-    columns = [np.array([column[label] for label in set(row)], dtype=np.int64) for row in Y]
-    ends = np.cumsum([0, *map(len, columns)])
-    ones = np.ones(ends[-1], dtype=np.float32)
-    matrix = scipy.sparse.csr_matrix((ones, np.concatenate(columns), ends), shape=(len(Y), len(labels)))
-    matrix.sort_indices()
+    matrix = MultiLabelBinarizer(classes=list(labels), sparse_output=True).fit_transform(Y).astype(np.float32)
     large = _is_large(matrix)
     names = tuple(str(label) for label in labels)
     encoded = matrix if large else np.asarray(matrix.toarray())
@@ -185,13 +179,13 @@ def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
 
 def _check_joined_tags(y: NDArray[Any]) -> None:
     """Reject texts that list several tags, such as "a;b", as classes."""
-    for separator in (";", "|"):
-        joined = next((entry for entry in y.tolist() if isinstance(entry, str) and separator in entry), None)
-        if joined is not None:
-            raise ValueError(
-                f"y contains texts that list several labels, such as {joined[:40]!r}. Use one column per label: "
-                f'y.str.get_dummies("{separator}") of a Series.'
-            )
+    texts = [entry for entry in y.tolist() if isinstance(entry, str)]
+    joined = next(((entry, separator) for separator in ";|" for entry in texts if separator in entry), None)
+    if joined is not None:
+        raise ValueError(
+            f"y contains texts that list several labels, such as {joined[0][:40]!r}. Use one column per label: "
+            f'y.str.get_dummies("{joined[1]}") of a Series.'
+        )
 
 
 def _encode_classes(y: NDArray[Any]) -> Targets:
@@ -209,30 +203,23 @@ def _is_large(matrix: Any) -> bool:
 
 def _is_zero_one(array: NDArray[Any]) -> bool:
     """Return whether all entries are 0, 1 or NaN."""
-    if array.dtype == bool:
-        return True
-    if not np.issubdtype(array.dtype, np.number):
-        return False
-    return bool(((array == 0) | (array == 1) | (array != array)).all())
+    is_number = array.dtype == bool or np.issubdtype(array.dtype, np.number)
+    return bool(is_number and ((array == 0) | (array == 1) | (array != array)).all())
 
 
 def _realign(encoded: Targets, wanted: tuple[str, ...], sets: bool) -> Any:
     """Return labels with their columns in the order of the training labels; a label in none of the sets is 0."""
-    names = encoded.label_names or ()
+    names = list(encoded.label_names or ())
     unknown, absent = sorted(set(names) - set(wanted)), sorted(set(wanted) - set(names))
     if unknown:
         raise ValueError(f"label {unknown[0]!r} is not among the training labels")
     if absent and not sets:
         raise ValueError(f"Expected a column for the training label {absent[0]!r} (NaN where not observed); got none")
-    places = {name: j for j, name in enumerate(wanted)}
-    columns = np.array([places[name] for name in names])
-    n = encoded.labels.shape[0]
-    if is_sparse(encoded.labels):
-        coo = encoded.labels.tocoo()
-        return scipy.sparse.csr_matrix((coo.data, (coo.row, columns[coo.col])), shape=(n, len(wanted)))
-    matrix = np.zeros((n, len(wanted)), dtype=np.float32)
-    matrix[:, columns] = encoded.labels
-    return matrix
+    places = {name: j for j, name in enumerate(names)}
+    stack: Any = scipy.sparse.hstack if is_sparse(encoded.labels) else np.hstack
+    extended = stack((encoded.labels, np.zeros((encoded.labels.shape[0], 1), np.float32)))
+    extended = extended.tocsr() if is_sparse(extended) else extended
+    return extended[:, [places.get(name, len(names)) for name in wanted]]
 
 
 def read_trusted(trusted: Any, targets: Targets) -> Trusted | None:

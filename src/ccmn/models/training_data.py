@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.special
 import torch
 from numpy.typing import NDArray
+from pandas import DataFrame
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
@@ -20,7 +20,7 @@ from ccmn._containers import (
     to_dense_array,
     to_plain_container,
 )
-from ccmn.estimation import NoiseRates, cross_fit_proba, estimate_noise
+from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.evidence import check_zeros_observed
 from ccmn.estimation.noise_rates import MIN_SIGNAL
 from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
@@ -32,13 +32,9 @@ MAX_SAMPLE_WEIGHT = 1e100
 """Larger sample weights are rejected: products of two of them overflow."""
 MIN_SAMPLES_TO_SPLIT = 50
 """Smaller training sets are not split: the training rows are used for validation as well."""
-MIN_SAMPLES_FOR_ESTIMATION = 100
-"""Noise rates are not estimated below this number of samples: their intervals would span most of [0, 1]."""
 MAX_ESTIMATION_ENTRIES = 1 << 27
 """Noise rates are not estimated from larger label matrices, because this needs several dense copies."""
 
-Labels = NDArray[np.float32] | SparseLabels
-"""Labels (n, q), NaN where not observed: debiased labels, or noisy labels for a loss that models the noise."""
 Noise = str | NoiseModel | NoiseRates | GroupedNoise | None
 """Value of the parameter ``noise``: a noise type, a noise model, estimated rates, or None."""
 
@@ -234,30 +230,7 @@ def prepare(
     return TrainingData(X, targets, verified, groups, weights)
 
 
-def with_dense_labels(data: TrainingData, name: str) -> TrainingData:
-    """Return training data with dense labels; raise an error if they are too large."""
-    targets = data.targets
-    if not is_sparse(targets.labels):
-        return data
-    n, q = targets.labels.shape
-    if n * q > MAX_ESTIMATION_ENTRIES:
-        raise ValueError(f"{name} requires dense labels; got {n} x {q}. Use CCMNClassifier with known rates.")
-    return replace(data, targets=replace(targets, labels=to_dense_array(targets.labels)))
-
-
 # -- Noise
-
-
-@dataclass(frozen=True)
-class ResolvedNoise:
-    """Noise model that the labels are corrected for."""
-
-    model: NoiseModel
-    """Noise model of all rows; with groups, the mean rates of the rows."""
-    rates: Any = None
-    """The estimate (NoiseRates or GroupRates) if rates were estimated."""
-    groups: GroupedNoise | None = None
-    """Noise model of every group if rows belong to groups."""
 
 
 def known_noise(noise: Noise, data: TrainingData) -> Any:
@@ -302,22 +275,20 @@ def known_noise(noise: Noise, data: TrainingData) -> Any:
     return noise
 
 
-def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> ResolvedNoise:
-    """Return the given noise model, or the one estimated from the training data."""
+def resolve_noise(noise: Noise, data: TrainingData, seed: int) -> tuple[NoiseModel, Any, GroupedNoise | None]:
+    """Return the given noise model of the rows or an estimate, the estimated rates, and the models of groups."""
     known = known_noise(noise, data)
     rates: Any = noise if isinstance(noise, NoiseRates) else None
     if known is None:
         labels = data.targets.labels
         if data.targets.label_names is not None:
-            from pandas import DataFrame
-
             labels = DataFrame(to_dense_array(labels), columns=list(data.targets.label_names))
         settings: dict[str, Any] = {"trusted": data.trusted, "groups": data.groups, "random_state": seed}
         rates = estimate_noise(data.X, labels, noise_type=str(noise), **settings)
         known = rates.noise
     if isinstance(known, GroupedNoise):
-        return ResolvedNoise(known.mean(data.groups), rates, known)  # type: ignore[arg-type]
-    return ResolvedNoise(known, rates)
+        return known.mean(data.groups), rates, known  # type: ignore[arg-type]
+    return known, rates, None
 
 
 def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditionalNoise:
@@ -338,20 +309,6 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
     return ClassConditionalNoise(*rates, label_names=targets.label_names)
 
 
-def with_out_of_fold_features(
-    data: TrainingData, make_model: Callable[[], torch.nn.Module], **settings: Any
-) -> TrainingData:
-    """Return the data with out-of-fold embeddings of a network as features, from which rates are estimated.
-
-    Without a last linear layer, the log-odds of out-of-fold probabilities are the features.
-    """
-    if data.targets.inferred is not None or data.X.shape[0] < MIN_SAMPLES_FOR_ESTIMATION:
-        return data
-    fitted = cross_fit_proba(make_model, data.X, to_dense_array(data.targets.labels), **settings)
-    features = fitted.embeddings
-    return replace(data, X=scipy.special.logit(fitted.pred_proba) if features is None else features)
-
-
 # -- Samples
 
 
@@ -360,53 +317,27 @@ class Sample:
     """Rows with their debiased labels."""
 
     X: Any
-    p: Labels
-    """Debiased labels (n, q), true labels in trusted rows; NaN where not observed."""
+    p: Any
+    """Debiased labels (n, q), an array or ``SparseLabels``; true labels in trusted rows, NaN where not observed."""
     weights: NDArray[np.float64] | None = None
-    noisy: Labels | None = None
+    noisy: Any = None
     """Labels that the loss takes instead of ``p`` if it models the noise itself."""
-    information: NDArray[np.float32] | None = None
-    """Information (n, q) of a label relative to a noisy one: 1 for noisy labels, more for verified ones. For sparse
-    labels, the geometric mean (n, 1) of the information of a row."""
-
-    def dense_labels(self) -> NDArray[np.float32]:
-        """Return all debiased labels as a dense array."""
-        if not isinstance(self.p, SparseLabels):
-            return self.p
-        return self.p.targets(torch.arange(self.p.shape[0]).unsqueeze(0))[0, 0].numpy()
-
-    def row_weights(self) -> NDArray[np.float64] | None:
-        """Return the weight of every row: the sample weight times the geometric mean of its information."""
-        if self.information is None:
-            return self.weights
-        mean = np.exp(np.log(self.information.astype(np.float64)).mean(1))
-        return np.asarray(mean if self.weights is None else mean * self.weights)
+    importance: NDArray[np.float64] | None = None
+    """Weights of the rows in training: ``weights`` times the information of the labels of a row."""
 
     @property
     def parts(self) -> list[Any]:
         """Arrays, matrices and None that identify the rows."""
-        result = [self.X]
+        parts = [self.X, self.weights]
         for labels in (self.p, self.noisy):
-            if isinstance(labels, SparseLabels):
-                result += [labels.matrix, labels.trusted, labels.debias is None]
-            else:
-                result.append(labels)
-        return [*result, self.weights]
+            known = isinstance(labels, SparseLabels)
+            parts += [labels.matrix, labels.trusted, labels.debias is None] if known else [labels]
+        return parts
 
     def take(self, rows: NDArray[Any]) -> Sample:
         """Return some of the rows."""
-        return Sample(
-            self.X[rows],
-            self.p[rows],
-            None if self.weights is None else self.weights[rows],
-            None if self.noisy is None else self.noisy[rows],
-            None if self.information is None else self.information[rows],
-        )
-
-    def at_most(self, count: int) -> Sample:
-        """Return the sample itself, or this number of its rows, evenly spread."""
-        n = self.X.shape[0]
-        return self if n <= count else self.take(np.linspace(0, n - 1, count).astype(np.int64))
+        parts: Any = (None if part is None else part[rows] for part in vars(self).values())
+        return Sample(*parts)
 
 
 MAX_INFORMATION = 100.0
@@ -436,48 +367,57 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
     return np.asarray(np.clip(mean * (1 - mean) / (slope**2 * prevalence * (1 - prevalence)), 1, MAX_INFORMATION))
 
 
-def debias(data: TrainingData, noise: ResolvedNoise) -> Sample:
+def row_information(noise: NoiseModel, data: TrainingData) -> NDArray[np.float64] | None:
+    """Return the geometric mean of the information of the labels of each row (n,); None without trusted rows."""
+    if data.trusted is None:
+        return None
+    rows, true = data.trusted
+    verified = np.ones((1, true.shape[1]), dtype=bool) if is_sparse(true) else ~np.isnan(true)
+    result = np.ones(data.targets.labels.shape[0])
+    result[rows] = np.exp((verified * np.log(relative_information(noise, data.targets.labels))).mean(1))
+    return result
+
+
+def debias(data: TrainingData, model: NoiseModel, groups: GroupedNoise | None = None) -> Sample:
     """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise."""
-    labels, model = data.targets.labels, noise.model
+    labels, information = data.targets.labels, row_information(model, data)
+    importance = data.weights if information is None else information
+    if information is not None and data.weights is not None:
+        importance = information * data.weights
+    p: Any
     if is_sparse(labels):
-        return _debias_sparse(data, noise.model)
-    if noise.groups is not None:
-        p = noise.groups.debias(labels, data.groups)  # type: ignore[arg-type]
+        p = _debias_sparse(data, model)
+        return Sample(data.X, p, data.weights, None if model.flips_independent else SparseLabels(labels), importance)
+    if groups is not None:
+        p = groups.debias(labels, data.groups)  # type: ignore[arg-type]
     elif isinstance(model, ClassConditionalNoise):
         p = debias_labels(labels.astype(np.float64), model.rho_pos, model.rho_neg).astype(np.float32)
     else:
         p = model.debias(labels)
-    information = None
     if data.trusted is not None:
         rows, true = data.trusted[0], to_dense_array(data.trusted[1])
-        verified = ~np.isnan(true)
-        p[rows] = np.where(verified, true, p[rows])
-        information = np.ones(labels.shape, dtype=np.float32)
-        information[rows] = np.where(verified, relative_information(model, labels), 1)
-    return Sample(data.X, p, data.weights, None if model.flips_independent else labels, information)
+        p[rows] = np.where(np.isnan(true), p[rows], true)
+    return Sample(data.X, p, data.weights, None if model.flips_independent else labels, importance)
 
 
-def _debias_sparse(data: TrainingData, model: NoiseModel) -> Sample:
-    """Return the rows with labels that are debiased when a batch of them is gathered."""
-    labels = matrix = data.targets.labels
-    is_trusted, information = None, None
-    if data.trusted is not None:
-        rows, true = data.trusted
-        if np.isnan(true.data if is_sparse(true) else true).any():
-            raise ValueError(
-                "trusted labels with NaN (not verified) require dense labels; pass y.toarray(), or verify whole rows"
-            )
-        n = labels.shape[0]
-        is_trusted = np.zeros(n, dtype=bool)
-        is_trusted[rows] = True
-        information = np.ones((n, 1), dtype=np.float32)
-        information[is_trusted] = np.exp(np.log(relative_information(model, labels)).mean())
-        # The true labels are appended as new rows, which then take the places of the trusted rows.
-        place = np.arange(n)
-        place[rows] = n + np.arange(len(rows))
-        matrix = scipy.sparse.vstack((labels, scipy.sparse.csr_array(true)), format="csr")[place]
-    p = SparseLabels(matrix, model.debiasing(), is_trusted)
-    return Sample(data.X, p, data.weights, None if model.flips_independent else SparseLabels(labels), information)
+def _debias_sparse(data: TrainingData, model: NoiseModel) -> SparseLabels:
+    """Return labels that are debiased when a batch of them is gathered."""
+    labels = data.targets.labels
+    if data.trusted is None:
+        return SparseLabels(labels, model.debiasing())
+    rows, true = data.trusted
+    if np.isnan(true.data if is_sparse(true) else true).any():
+        raise ValueError(
+            "trusted labels with NaN (not verified) require dense labels; pass y.toarray(), or verify whole rows"
+        )
+    n = labels.shape[0]
+    is_trusted = np.zeros(n, dtype=bool)
+    is_trusted[rows] = True
+    # The true labels are appended as new rows, which then take the places of the trusted rows.
+    place = np.arange(n)
+    place[rows] = n + np.arange(len(rows))
+    matrix = scipy.sparse.vstack((labels, scipy.sparse.csr_array(true)), format="csr")[place]
+    return SparseLabels(matrix, model.debiasing(), is_trusted)
 
 
 def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
