@@ -10,8 +10,11 @@ import http.client
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from robustness.campaign import INTERRUPTED, Campaign, command, expect
+from robustness.campaign import INTERRUPTED, Campaign, check_printed, command, expect
 from robustness.malformed import results_of
 
 Report = Callable[[str], None]
@@ -398,6 +401,58 @@ def interrupt(rng: np.random.Generator, folder: Path) -> str:
     return check(rng, folder, signal.SIGINT, INTERRUPTS)
 
 
+# -- Workers
+
+GRID = """
+import numpy as np
+from sklearn.model_selection import GridSearchCV
+from ccmn import CCMNClassifier
+X = np.random.default_rng(0).normal(size=(200, 4))
+GridSearchCV(CCMNClassifier(None, epochs=30), {"lr": [.1, .05, .01, .005]}, n_jobs=2).fit(X, X[:, :2] > 0)
+"""
+TORCHRUN = "-m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 2 -m ccmn"
+FIT = "fit task.csv --labels -3 --noise none --method ranking --epochs 150 --lr 0.05 --checkpoint state --out out.ccmn"
+WORKERS = {
+    "joblib": (["-m", "ccmn", *f"{REPRODUCE} --jobs 2".split()], "LokyProcess"),
+    "grid search": (["-c", GRID], "LokyProcess"),
+    "torchrun": (f"{TORCHRUN} {FIT}".split(), "ccmn"),
+}
+"""Programs that start processes, and a word in the command line of these."""
+
+
+def lose_worker(rng: np.random.Generator, folder: Path) -> str:
+    """Kill one process of a program at a random time: it ends, and its repetition gives the result of a calm run."""
+    name = [*WORKERS][rng.integers(len(WORKERS))]
+    (folder / "task.csv").write_bytes(task())
+    code, error = _run_workers(folder, *WORKERS[name], float(rng.exponential(2.0)))
+    expect(name != "joblib" or code in (0, 1), "failed", error)
+    expect(name != "joblib" or check_printed(code, "", error, name).code == code, "unclear", error)
+    expect(name != "grid search" or code == 0 or "TerminatedWorkerError" in error, "unclear", error)
+    if name == "joblib":
+        expect(sorted(_results(folder).splitlines()) == reproduced(), "damaged", name)
+    elif code:
+        again, error = _run_workers(folder, *WORKERS[name])
+        expect(again == 0, "not resumable", error)
+    return f"{name}: {'ended by the loss' if code else 'complete'}"
+
+
+def _run_workers(folder: Path, arguments: list[str], worker: str, wait: float | None = None) -> tuple[int, str]:
+    """Run a program and kill one of its workers after some seconds; return its exit code and errors."""
+    started = subprocess.Popen([sys.executable, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
+    while wait is not None and started.poll() is None:
+        tasks = Path(f"/proc/{started.pid}/task").glob("*/children")
+        with suppress(OSError):
+            children = [int(child) for file in tasks for child in file.read_text().split()]
+            found = [pid for pid in children if worker in Path(f"/proc/{pid}/cmdline").read_text()]
+            if len(found) > 1:
+                time.sleep(wait)
+                send(found[-1], signal.SIGKILL)
+                break
+        time.sleep(0.05)
+    error = started.communicate()[1]
+    return started.returncode, error
+
+
 def prepare() -> None:
     """Compute what uninterrupted activities give."""
     import torch
@@ -414,4 +469,5 @@ def prepare() -> None:
 CAMPAIGNS = (
     Campaign("kills", kill, 400, seconds=120, batch=20, prepare=prepare),
     Campaign("interrupts", interrupt, 200, seconds=120, batch=20, prepare=prepare),
+    Campaign("workers", lose_worker, 30, seconds=300, min_minutes=10, prepare=prepare),
 )

@@ -1,6 +1,8 @@
 """Equal data give equal predictions: containers, types, orders of rows and labels, scales and names.
 
-Every test runs for every estimator of the package. Tolerances are stated where rounding or random draws differ.
+Every test runs for every estimator of the package for which the property holds. Tolerances are absolute. Networks and
+linear models of ``CCMNClassifier`` start from random weights, so that they depend on the order of labels; what draws
+folds or batches depends on the order of the rows to fit.
 """
 
 from __future__ import annotations
@@ -81,20 +83,21 @@ FEATURES = {
 }
 
 
-@every_estimator
-@pytest.mark.parametrize("q", [1, Q])
-@pytest.mark.parametrize("labels", LABELS)
-def test_containers_of_labels(name, labels, q):
+@pytest.mark.parametrize(("name", "q"), [*((name, Q) for name in ESTIMATORS), ("hamming", 1), ("default", 1)])
+def test_containers_of_labels(name, q):
     X, Y = task(0)
-    np.testing.assert_array_equal(scores(name, X, LABELS[labels](Y[:, :q]), q), scores(name, X, Y[:, :q], q))
+    expected = scores(name, X, Y[:, :q], q)
+    for container in LABELS.values():
+        np.testing.assert_array_equal(scores(name, X, container(Y[:, :q]), q), expected)
 
 
 @every_estimator
-@pytest.mark.parametrize("features", FEATURES)
-def test_containers_of_features(name, features):
+def test_containers_of_features(name):
     X, Y = task(0)
-    tolerance = 1e-3 if features == "float32" else 1e-9
-    np.testing.assert_allclose(scores(name, FEATURES[features](X), Y), scores(name, X, Y), atol=tolerance)
+    expected = scores(name, X, Y)
+    for features, container in FEATURES.items():
+        tolerance = 1e-3 if features == "float32" else 1e-9
+        np.testing.assert_allclose(scores(name, container(X), Y), expected, atol=tolerance)
 
 
 @every_estimator
@@ -145,7 +148,16 @@ def test_order_of_labels_has_no_influence(name, seed):
     X, Y = task(seed)
     classifiers = [ESTIMATORS[name](PartialNoise([0.1, 0.1])).fit(X, labels) for labels in (Y, Y[:, ::-1])]
     first, second = (classifier.decision_function(X) for classifier in classifiers)
-    np.testing.assert_allclose(second[:, ::-1], first, atol=1e-4)
+    np.testing.assert_allclose(second[:, ::-1], first, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["PMLNI", "PMLLRS", "fPML", "ridge", "logistic"])
+@few
+@given(seed=st.integers(0, 99), order=st.permutations(range(N)))
+def test_order_of_rows_to_fit_has_no_influence(name, seed, order):
+    X, Y = task(seed)
+    fitted = ESTIMATORS[name](None).fit(X[list(order)], Y[list(order)])
+    np.testing.assert_allclose(fitted.decision_function(X), scores(name, X, Y), atol=1e-6)
 
 
 @every_estimator
@@ -156,10 +168,13 @@ def test_names_of_columns_have_no_influence(name, seed, names):
     np.testing.assert_allclose(scores(name, pd.DataFrame(X, columns=names), Y), scores(name, X, Y), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["corrected", *BASELINES])
+@pytest.mark.parametrize("name", ["hamming", "ranking", "network", "corrected", *BASELINES])
 @few
 @given(seed=st.integers(0, 99))
 def test_sparse_features_equal_dense_ones(name, seed):
-    """Estimators that scale the features center only dense ones."""
+    """Estimators that scale the features center only dense ones; here they do not scale."""
     X, Y = task(seed)
-    np.testing.assert_allclose(scores(name, scipy.sparse.csr_array(X), Y), scores(name, X, Y), atol=1e-3)
+    classifier = ESTIMATORS[name](PartialNoise([0.1, 0.2]))
+    classifier.set_params(**({"scale": False} if name in SCALED else {}))
+    dense, sparse = (classifier.fit(M, Y).decision_function(M) for M in (X, scipy.sparse.csr_array(X)))
+    np.testing.assert_allclose(sparse, dense, atol=1e-3 if name in BASELINES else 1e-9)

@@ -12,6 +12,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
@@ -228,13 +229,19 @@ def run_columns(
     cost = sum(group.cost for group, part in zip(groups, parts) if part is None)
     # max_nbytes: joblib would send large arrays as read-only memory maps, which torch does not support.
     parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, max_nbytes=None)
-    with closing(parallel(tasks)) as finished:  # stops the workers immediately if storing or the callback fails
-        for results in finished:
-            store.append(results)
-            group = group_of[results[0].cell]
-            cost += group.cost
-            if on_progress is not None:
-                on_progress(GroupFinished(group, sum(r.failed for r in results), cost, total))
+    try:
+        with closing(parallel(tasks)) as finished:  # stops the workers immediately if storing or the callback fails
+            for results in finished:
+                store.append(results)
+                group = group_of[results[0].cell]
+                cost += group.cost
+                if on_progress is not None:
+                    on_progress(GroupFinished(group, sum(r.failed for r in results), cost, total))
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "a worker process was killed or ran out of memory. Finished results are stored; run again to continue, "
+            "with fewer jobs if memory is short"
+        ) from None
     return groups
 
 
