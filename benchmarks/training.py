@@ -82,7 +82,7 @@ def plain_run(data, repeat: Repeat, method: Method, epochs: int, batch: int, dev
         for start in range(0, len(order), batch):
             index = order[start : start + batch]
             p = labels[index]
-            if method.unbiased:
+            if method.rates != "none":
                 p = (p - rho_neg) / (1 - rho_pos - rho_neg)
             optimizer.zero_grad()
             loss(model(X[index]), p).backward()

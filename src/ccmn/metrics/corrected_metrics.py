@@ -31,15 +31,8 @@ about a tenth of the standard deviation of the metric over rows."""
 
 MAX_NODES = 32
 """Maximum number of Gauss-Legendre nodes: exact for up to 64 labels; for more labels the error is below 1e-9."""
-
 N_NODE_SETS = 6
 """Number of node sets to select from. Products are divided by their factors, so no factor should be close to 0."""
-
-N_BISECTIONS = 60
-"""Number of bisection steps for the shift of probabilities; the interval shrinks to the precision of float64."""
-
-_EPS = 1e-9
-"""Prior probabilities are clipped to [eps, 1 - eps] to avoid 0 / 0 in Bayes' rule."""
 
 MetricFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Function (soft labels, scores, row weights) -> metric."""
@@ -78,7 +71,7 @@ def one_error_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> 
 
 
 def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None) -> Sums:
-    r"""Return the sums of the ranking loss over all pairs of all rows: wrong pairs and pairs, both unbiased.
+    r"""Return the sums of the ranking loss over all pairs of all rows: wrong pairs and pairs.
 
     .. math:: \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \tfrac12 1[f_{ij} = f_{ik}]),
               \qquad \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})
@@ -101,8 +94,7 @@ def wrong_pair_weights(pos: Tensor, neg: Tensor, scores: Tensor) -> Tensor:
     up_to = torch.searchsorted(ordered, ordered, right=True)
     prefix = pad(n.cumsum(-1), (1, 0))
     total = prefix[..., -1:]
-    # Weight above j: total - up_to. Weight tied with j, including j itself: up_to - below. The tie of j with itself is
-    # subtracted.
+    # Weight above j: total - up_to. Weight tied with j: up_to - below, minus j itself.
     above = total - (prefix.gather(-1, up_to) + prefix.gather(-1, below)) / 2
     return (p * (above - n / 2)).sum(-1)
 
@@ -215,15 +207,11 @@ def _ranks(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 def _mean_at_true_label(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
     """Return the mean over rows of the value (..., n, q) at the true label."""
-    return mean_of_rows((p.double().nan_to_num(0.0) * values).sum(-1), p, weights)
-
-
-def mean_of_rows(values: Tensor, p: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the weighted mean of values (..., n) over rows in which every label is observed."""
-    return _row_sums(values, p, weights).ratio()
+    return _row_sums((p.double().nan_to_num(0.0) * values).sum(-1), p, weights).ratio()
 
 
 def _row_sums(values: Tensor, p: Tensor, weights: Tensor | None) -> Sums:
+    """Return the sum of values (..., n) over rows in which every label is observed, and that of the row weights."""
     observed = ~p.isnan().any(-1)
     row_weights = observed.double() if weights is None else observed * weights.double()
     return Sums((torch.where(observed, values, 0.0) * row_weights).sum(-1), row_weights.sum())
@@ -294,7 +282,7 @@ def average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = None) 
     """
     labels, n_lower = _sorted_labels(p, scores)
     integral: Tensor = _PrecisionIntegral.apply(labels, n_lower, _quadrature(p))  # type: ignore[no-untyped-call]
-    return mean_of_rows((1 - labels).prod(-1) + integral, p, weights)
+    return _row_sums((1 - labels).prod(-1) + integral, p, weights).ratio()
 
 
 def coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normalized: bool = False) -> Tensor:
@@ -312,7 +300,7 @@ def coverage(p: Tensor, scores: Tensor, weights: Tensor | None = None, *, normal
     count = (1 - none_below.gather(-1, last_tied)).sum(-1)
     if normalized:
         count = (count - (1 - none_below[..., -1])) / labels.shape[-1]
-    return mean_of_rows(count, p, weights)
+    return _row_sums(count, p, weights).ratio()
 
 
 def _sorted_labels(p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -325,8 +313,7 @@ def _sorted_labels(p: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
 def _quadrature(p: Tensor) -> list[tuple[float, float]]:
     """Return Gauss-Legendre nodes and weights on [0, 1], exact for polynomials of degree q - 1 up to ``MAX_NODES``."""
     fewest = min(p.shape[-1] // 2 + 1, MAX_NODES)
-    # The factor 1 - p + p z has a root in [0, 1] if p > 1; for example z = 1/2 for p = 2. Select the node set that is
-    # farthest from all roots.
+    # The factor 1 - p + p z has a root in [0, 1] if p > 1: select the node set that is farthest from all roots.
     large = np.unique(p.detach()[p > 1].double().cpu().numpy())
     node_sets = [np.polynomial.legendre.leggauss(fewest + more) for more in range(N_NODE_SETS if large.size else 1)]
     distances = [np.abs(1 - large * (1 - (z[:, None] + 1) / 2)).min(initial=1.0) for z, _ in node_sets]
@@ -371,7 +358,8 @@ def _precision_at(labels: Tensor, n_lower: Tensor, z: float) -> Tensor:
 
 def posterior_labels(scores: Tensor, Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
     """Return P(y = 1) given the noisy label and the scores (n, q), by Bayes' rule; NaN stays NaN."""
-    prior = clean_probability(debias_transform(Y, rho_pos, rho_neg, weights), scores, weights).clamp(_EPS, 1 - _EPS)
+    prior = clean_probability(debias_transform(Y, rho_pos, rho_neg, weights), scores, weights)
+    prior = prior.clamp(1e-9, 1 - 1e-9)  # no 0 / 0
     if_true = prior * torch.where(Y == 1, 1 - rho_pos, rho_pos)
     if_false = (1 - prior) * torch.where(Y == 1, rho_neg, 1 - rho_neg)
     return torch.where(Y.isnan(), torch.nan, if_true / (if_true + if_false))
@@ -417,12 +405,12 @@ def _shift(mean: Tensor, size: Tensor) -> Tensor:
     goal = (size * mean).sum()
     with torch.no_grad():
         low, high = mean.min() - 1, mean.max()
-        for _ in range(N_BISECTIONS):
+        for _ in range(60):  # down to the precision of float64
             middle = (low + high) / 2
             above = (size * (mean - middle).clamp(0, 1)).sum() > goal
             low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     inside, full = (mean > middle) & (mean < middle + 1), mean >= middle + 1
-    # The set of cells that are not clipped is known. On it, the sum is linear in t.
+    # On the cells that are not clipped, the sum is linear in t.
     unclipped = (size * inside).sum()
     exact = ((size * mean * inside).sum() + (size * full).sum() - goal) / unclipped.clamp_min(_TINY)
     return torch.where(unclipped > 0, exact, middle)

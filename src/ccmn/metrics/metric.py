@@ -1,14 +1,14 @@
 r"""Input conversion, noise correction and standard errors shared by all metrics.
 
-A corrected metric is a function :math:`\theta(p, w)` of soft labels :math:`p` (usually debiased labels) and row weights
-:math:`w`. Its variance is computed from its derivatives:
+A corrected metric is a function :math:`\theta(p, w)` of soft labels p (usually debiased labels) and row weights w. Its
+variance is computed from its derivatives:
 
 .. math:: se^2 = \frac{n}{n-1} \sum_i \Big(\frac{\partial\theta}{\partial w_i}\Big)^2
           + \sum_j \Big(\frac{\partial\theta}{\partial\rho_{pos,j}} se_{pos,j}\Big)^2
           + \sum_j \Big(\frac{\partial\theta}{\partial\rho_{neg,j}} se_{neg,j}\Big)^2
 
-The first sum is the infinitesimal jackknife. It equals :math:`sd / \sqrt n` for a mean and the delta method for a
-ratio. The other two sums add the uncertainty of estimated noise rates by the delta method.
+The first sum is the infinitesimal jackknife: :math:`sd / \sqrt n` for a mean, the delta method for a ratio. The others
+add the uncertainty of estimated noise rates by the delta method.
 """
 
 from __future__ import annotations
@@ -259,20 +259,13 @@ def resolve_noise_model(noise: Noise, Y: Any, name: str = "Y") -> NoiseModel:
 
 
 def status_with_rates(status: Status, noise: Noise) -> Status:
-    """Return the status of an estimate with these rates: approximate if they are uncertain.
-
-    Estimated rates rest on a model of the noisy labels. Under other noise than the model's, more rows do not remove
-    their error.
-    """
+    """Return the status with these rates: approximate if they are estimated, from a model that can be wrong."""
     uncertain = not isinstance(noise, NoiseModel) and bool((noise.se_pos > 0).any() or (noise.se_neg > 0).any())
     return "approximate" if uncertain else status
 
 
 def read_pair(Y: Labels, second: Any, noise: object, needs: str, first: str = "Y") -> tuple[Tensor, Tensor]:
-    """Return both arguments of a metric as checked tensors (n, q): labels in float64, predictions as bool or scores.
-
-    With ``noise``, labels can be NaN. Messages call the labels ``first``.
-    """
+    """Return both arguments of a metric as checked tensors (n, q): labels in float64, predictions as bool or scores."""
     name = "Y_pred" if needs == "labels" else "scores"
     names = label_names_of(Y)
     check_same_labels((first, names), ("noise", getattr(noise, "label_names", None)))

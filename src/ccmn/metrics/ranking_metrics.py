@@ -37,8 +37,8 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i| |N_i|} \sum_{j \in P_i} \sum_{k \in N_i}
               \left( 1[f_{ij} < f_{ik}] + c\, 1[f_{ij} = f_{ik}] \right)
 
-    Here :math:`P_i` are the true labels of row i and :math:`N_i` the others. A row without pairs counts 0. With
-    ``ties="full"`` this is ``label_ranking_loss`` of scikit-learn.
+    Here :math:`P_i` are the true labels of row i and :math:`N_i` the others; a row without pairs counts 0. With full
+    ties this is ``label_ranking_loss`` of scikit-learn.
 
     Parameters
     ----------
@@ -95,14 +95,11 @@ def ranking_loss_from(ranking: Ranking, ties: Ties = "full") -> Tensor:
 def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     r"""Compute the label ranking average precision; higher is better.
 
-    For each true label, the precision is the fraction of true labels among all labels that rank at least as high. It is
-    averaged over the true labels of each row and over rows:
-
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \frac{1}{|P_i|} \sum_{j \in P_i}
               \frac{|\{k \in P_i : f_{ik} \geq f_{ij}\}|}{|\{k : f_{ik} \geq f_{ij}\}|}
 
-    Here :math:`P_i` are the true labels of row i. A row in which no label or every label is true counts 1. This is
-    ``label_ranking_average_precision_score`` of scikit-learn [1]_, not its ``average_precision_score``.
+    Here :math:`P_i` are the true labels of row i; a row in which none or all are true counts 1. This is
+    ``label_ranking_average_precision_score`` of scikit-learn [1]_.
 
     Parameters
     ----------
@@ -203,8 +200,8 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     .. math:: \frac{1}{n} \sum_{i=1}^{n} \Big( 1 - \frac{1}{|T_i|} \sum_{j \in T_i} y_{ij} \Big),
               \qquad T_i = \arg\max_j f_{ij}
 
-    If several labels tie at the top, :math:`T_i` contains all of them; the result is the expected value under random
-    tie-breaking. A row without true labels counts 1. The metric was introduced in [1]_.
+    All labels that tie at the top are in :math:`T_i`, as in the mean over random tie-breaking. A row without true
+    labels counts 1 [1]_.
 
     Parameters
     ----------

@@ -34,19 +34,14 @@ from ccmn.noise.class_conditional import debias_labels
 
 CONTROLLED = {"recall": 1.0, "precision": 1.0, "hamming": -1.0}
 """Metrics that can be controlled; 1 if the metric must be at least its target, -1 if it must be at most its target."""
-
 N_THRESHOLDS = 384
 """Number of thresholds that are tested; the numbers of predicted labels form a geometric sequence."""
-
 MIN_PREDICTED_PER_ROW = 1 / 200
 """Mean number of predicted labels per row at the highest threshold."""
-
 N_STARTS = {"recall": 1, "precision": 8, "hamming": 24}
 """Number of sequences of tests, which share the error probability. Recall has a safest threshold to start from."""
-
 MAX_BLOCK_ENTRIES = 1 << 22
 """Maximum number of pairs of row and threshold in a block of rows, which bounds the memory."""
-
 MAX_ROWS_NEEDED = 10**9
 """A target that would need more rows counts as out of reach."""
 
@@ -142,7 +137,6 @@ class RiskControl:
 
 
 def _to_json(value: Any) -> Any:
-    """Return an entry of ``RiskControl`` in the types of JSON."""
     if isinstance(value, np.ndarray):
         return [_to_json(entry) for entry in value.tolist()]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -435,7 +429,6 @@ def _trusted_means(data: _Data, metric: str, target: float, thresholds: FloatArr
 
 
 def _covariance(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the covariance of the columns of two matrices (m, T)."""
     return np.asarray(((a - a.mean(0)) * (b - b.mean(0))).sum(0) / (len(a) - 1))
 
 

@@ -36,10 +36,7 @@ METRICS: Registry[Metric] = Registry(
 
 
 def make_noisy_scorer(metric: str, noise: Noise | None = None) -> Callable[[Any, Any, Labels], float]:
-    """Return a scikit-learn scorer that evaluates a metric on noisy labels.
-
-    The scorer returns the estimated metric on the true labels. Losses are negated, so that greater is better. Estimates
-    are not clipped to the range of the metric.
+    """Return a scikit-learn scorer that estimates a metric on the true labels; losses are negated.
 
     Parameters
     ----------
@@ -75,7 +72,6 @@ def make_noisy_scorer(metric: str, noise: Noise | None = None) -> Callable[[Any,
 
 
 def _score(metric: Metric, noise: Noise | None, estimator: Any, X: Any, Y: Labels) -> float:
-    """Return the metric of an estimator, negated if lower is better."""
     second = estimator.predict(X) if metric.needs == "labels" else _scores(estimator, X)
     value = float(metric.function(Y, second, noise=noise))
     return value if metric.greater_is_better else -value

@@ -90,8 +90,7 @@ def run_fleet(
 ) -> Iterator[Outcome]:
     """Train methods at every learning rate in every repeat, group by group, and yield their outcomes.
 
-    ``estimated`` is the noise model of each repeat with which methods named "...-estimated" are corrected. ``max_runs``
-    limits the runs in a group, see :func:`group_methods`.
+    ``estimated`` is the noise model of each repeat with which methods named "...-estimated" are corrected.
     """
     settings = settings or FleetSettings()
     runs_per_method = len(repeats) * len(settings.learning_rates)

@@ -24,7 +24,7 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
@@ -472,17 +472,13 @@ def mixture_proportion(component: FloatArray, mixture: FloatArray, delta: float 
 # -- Competing methods of table 3: scikit-learn style estimators, fitted one at a time
 
 
-def _scaled_pmlni(**settings: Any) -> Pipeline:
-    return make_pipeline(RangeScaler(), PMLNI(**settings))
-
-
 # The features are not centered: without an intercept, PMLLRS and fPML could not fit the label frequencies. Residuals of
 # 1e-3 do not change the third decimal of a metric.
 COMPETING_METHODS: Registry[Baseline] = Registry(
     "competing method",
     {
         **BASELINES,
-        "PMLNI": Baseline("PMLNI", _scaled_pmlni),
+        "PMLNI": Baseline("PMLNI", lambda **settings: make_pipeline(RangeScaler(), PMLNI(**settings))),
         "PMLNI-raw": Baseline("PMLNI-raw", PMLNI),
         "PMLLRS": replace(BASELINES["PMLLRS"], settings={"fit_intercept": True, "tol": 1e-3, "max_iter": 500}),
         "fPML": replace(BASELINES["fPML"], settings={"fit_intercept": True}),

@@ -326,8 +326,6 @@ def friedman(values: ArrayLike, methods: Sequence[str], *, greater_is_better: Ar
     """
     table = np.atleast_2d(np.asarray(values, dtype=float))
     n, k = table.shape
-    if n < 2 or k < 2:
-        raise ValueError(f"ranking requires at least two rows and two methods; got {n} and {k}")
     signs = np.where(np.broadcast_to(np.asarray(greater_is_better), n), -1.0, 1.0)
     ranks = scipy.stats.rankdata(table * signs[:, None], axis=1).mean(0)
     chi2 = 12 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4)

@@ -37,11 +37,6 @@ class Method:
     surrogate: str
     rates: Rates
 
-    @property
-    def unbiased(self) -> bool:
-        """Whether the loss is corrected for the noise."""
-        return self.rates != "none"
-
     def make_loss(self) -> MultiLabelLoss:
         """Return the loss on real-valued targets; the training debiases them."""
         make: Callable[[str], MultiLabelLoss] = LOSSES[self.loss]

@@ -7,8 +7,8 @@ and :math:`0 \le \phi \le \Theta` on all margins that F can produce. Throughout,
 
 .. math:: r_j = 1 - \rho_{pos,j} - \rho_{neg,j}, \qquad d_j = \rho_{pos,j} - \rho_{neg,j}
 
-The functions do not depend on a surrogate: they take the bound and the Lipschitz constant of phi. They compute valid
-bounds by default and the printed ones with ``printed=True``. The paper differs in four places:
+The functions compute valid bounds by default and the printed ones with ``printed=True``. The paper differs in four
+places:
 
 - ln(1/delta), where a two-sided bound needs ln(2/delta).
 - The two :math:`\mu` are too small. The proof changes the noisy label and keeps ``f(x)``, but McDiarmid's inequality

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ccmn.paper.baselines import PARTICLE
 from ccmn.paper.baselines.particle_stages import (
-    NeighborTable,
     assign_folds,
     credible_labels,
     elicit_credible,
@@ -20,6 +19,7 @@ from ccmn.paper.baselines.particle_stages import (
     label_pairs,
     make_ties_negative,
     nearest,
+    neighbors_outside,
     pair_samples,
     propagate,
     reconstruction_weights,
@@ -167,9 +167,7 @@ def test_neighbors_outside_a_fold(n_folds, k):
     # With sorted rows, contiguous folds contain most neighbors of a row.
     X = np.sort(np.random.default_rng(0).random((40, 1)), axis=0)
     folds = assign_folds(40, n_folds, None)
-    table = NeighborTable(X, folds, k)
-    for fold in range(n_folds):
-        index, _ = table.outside(fold)
+    for fold, (index, _) in enumerate(neighbors_outside(X, folds, k)):
         for i in range(40):
             expected = reference.neighbors(X, i, np.flatnonzero(folds != fold), k)
             assert index[i].tolist() == [a for _, a in expected]

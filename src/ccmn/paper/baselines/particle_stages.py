@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,33 +91,24 @@ def _smallest(values: FloatArray, k: int) -> NDArray[np.intp]:
     return result
 
 
-class NeighborTable:
-    """Nearest neighbors of every row outside any one fold, from one computation of the distances.
+def neighbors_outside(X: Any, folds: NDArray[np.intp], k: int) -> Iterator[Neighbors]:
+    """Yield for every fold the k nearest rows outside it of every row; more than k rows must be outside it.
 
-    The table keeps more than k neighbors. If fewer than k of them are outside a fold, the search is repeated for these
-    rows.
+    The distances are computed once, and more than k neighbors are kept. If fewer than k of them are outside a fold, the
+    search is repeated for these rows.
     """
-
-    def __init__(self, X: Any, folds: NDArray[np.intp], k: int) -> None:
-        self.X, self.folds, self.k = X, folds, k
-        n, n_folds = len(folds), int(folds.max()) + 1
-        everyone = np.arange(n)
-        self.index, self.distance = nearest(
-            X, everyone, everyone, min(n - 1, -(-2 * k * n_folds // max(n_folds - 1, 1)))
-        )
-
-    def outside(self, fold: int) -> Neighbors:
-        """Return the k nearest rows outside a fold for every row; more than k rows must be outside it."""
-        is_outside = self.folds[self.index] != fold
-        order = np.argsort(~is_outside, axis=1, kind="stable")[:, : self.k]
-        index, distance = np.take_along_axis(self.index, order, 1), np.take_along_axis(self.distance, order, 1)
-        incomplete = np.flatnonzero(is_outside.sum(1) < self.k)
+    n, n_folds = len(folds), int(folds.max()) + 1
+    kept = nearest(X, np.arange(n), np.arange(n), min(n - 1, -(-2 * k * n_folds // max(n_folds - 1, 1))))
+    for fold in range(n_folds):
+        is_outside = folds[kept[0]] != fold
+        order = np.argsort(~is_outside, axis=1, kind="stable")[:, :k]
+        index, distance = np.take_along_axis(kept[0], order, 1), np.take_along_axis(kept[1], order, 1)
+        incomplete = np.flatnonzero(is_outside.sum(1) < k)
         if incomplete.size:
-            padding = ((0, 0), (0, self.k - index.shape[1]))
+            padding = ((0, 0), (0, k - index.shape[1]))
             index, distance = np.pad(index, padding), np.pad(distance, padding)
-            outside = np.flatnonzero(self.folds != fold)
-            index[incomplete], distance[incomplete] = nearest(self.X, incomplete, outside, self.k)
-        return index, distance
+            index[incomplete], distance[incomplete] = nearest(X, incomplete, np.flatnonzero(folds != fold), k)
+        yield index, distance
 
 
 # Stage 1: label propagation
@@ -217,19 +208,16 @@ def elicit_credible(
     X: Any, Y: FloatArray, folds: NDArray[np.intp], *, k: int, alpha: float, thr: float
 ) -> NDArray[np.int64]:
     """Return credible labels (n, q), 0 or 1; labels of a fold come from label propagation on the other folds."""
-    n, n_folds = len(Y), int(folds.max()) + 1
-    n_available = max(0, n - int(np.bincount(folds).max()) - 1)
+    n_available = max(0, len(Y) - int(np.bincount(folds).max()) - 1)
     if k > n_available:
         warn(f"k={k} exceeds the number of available neighbors; using k={n_available}")
         k = n_available
     if k == 0:
         warn("Too few samples for a neighbor search; all candidate labels are used as credible")
         return Y.astype(np.int64)
-    table = NeighborTable(X, folds, k)
     credible = np.zeros(Y.shape, dtype=np.int64)
-    for fold in range(n_folds):
+    for fold, (index, distance) in enumerate(neighbors_outside(X, folds, k)):
         inside, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        index, distance = table.outside(fold)
         weights = reconstruction_weights(X, rest, index[rest])
         transition = transition_matrix(weights, np.searchsorted(rest, index[rest]), len(rest))
         F = np.zeros_like(Y)
