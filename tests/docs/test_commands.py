@@ -7,7 +7,6 @@ import re
 import shlex
 
 import numpy as np
-import pandas as pd
 import pytest
 import typer.main
 from typer.testing import CliRunner
@@ -43,9 +42,6 @@ def folder(tmp_path, monkeypatch):
     for name, Y in {"train": task.Y_noisy, "test": task.Y, "new": task.Y, "clean": task.Y}.items():
         write_file(MultiLabelData(X=task.X, Y=Y.astype(np.uint8), label_names=names), tmp_path / f"{name}.csv")
     load_script("examples/tickets.py").write_tickets(tmp_path, 400)
-    findings = np.where(np.random.default_rng(0).random(task.Y.shape) < 0.1, -1, task.Y.astype(int))  # -1: uncertain
-    xray = pd.DataFrame(np.hstack([task.X, findings]), columns=[*"wxyz", "finding_a", "finding_b", "finding_c"])
-    xray.to_csv(tmp_path / "xray.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path

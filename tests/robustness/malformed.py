@@ -251,7 +251,7 @@ def _decisions() -> bytes:
         with DecisionStore(folder / "decisions.db", {"rows": 12}) as opened:
             for position in range(4):
                 item = QueueItem(position, position, "random", (0, 1))
-                opened.append(item, (0, 1))
+                opened.append(item)
                 opened.record(item, {0: "yes", 1: "no"})
         _plain_journal(folder / "decisions.db")
 
@@ -348,7 +348,7 @@ def _read_decisions(path: Path) -> None:
 
     with DecisionStore(path, {"rows": 12}) as store:
         item = store.item(1)
-        store.answers(), store.sampled_answers(), store.sampled_counts(), store.progress(), store.can_undo()
+        store.answers(), store.sampled_answers(), store.agreement(), store.progress(), store.can_undo()
         if item is not None:
             store.record(item, {0: "unsure"})
             store.undo()

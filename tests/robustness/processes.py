@@ -200,7 +200,7 @@ def record_answers(run: Run) -> str:
         with DecisionStore(path, facts) as store:
             for row in range(10_000):
                 item = QueueItem(row, row, "random", (0, 1))
-                store.append(item, (0, 1))
+                store.append(item)
                 store.record(item, {0: "yes", 1: "no"})
                 report(str(row))
 

@@ -22,22 +22,15 @@ STRATEGIES = ("clean", "plain", "unbiased", "estimated")
 corrected with the true rates, and corrected with estimated rates."""
 
 
-@dataclass(frozen=True)
-class DemoRow:
-    """Metrics of one trained model on true test labels."""
+@dataclass(frozen=True, eq=False)
+class DemoModel:
+    """Trained model with its metrics on true test labels."""
 
     loss: str
     strategy: str
     hamming_loss: float
     ranking_loss: float
     average_precision: float
-
-
-@dataclass(frozen=True, eq=False)
-class DemoModel:
-    """Trained model with its metrics."""
-
-    row: DemoRow
     classifier: CCMNClassifier
     scores: NDArray[np.float64]
     """Scores of the test images."""
@@ -118,11 +111,7 @@ def run_demo(task: DemoTask, epochs: int = 30, random_state: int = 0) -> Iterato
                 clf.fit(task.X, task.Y if strategy == "clean" else task.Y_noisy)
             if strategy == "estimated":
                 noise[strategy] = clf.noise_  # the next loss would estimate the same rates from the same rows
-            scores, predicted = clf.decision_function(task.X_test), clf.predict(task.X_test)
-            values = (
-                hamming_loss(task.Y_test, predicted),
-                ranking_loss(task.Y_test, scores),
-                average_precision(task.Y_test, scores),
-            )
-            row = DemoRow(f"{loss} / {surrogate}", strategy, *(float(np.asarray(v)) for v in values))
-            yield DemoModel(row, clf, scores)
+            scores, name = clf.decision_function(task.X_test), f"{loss} / {surrogate}"
+            wrong = hamming_loss(task.Y_test, clf.predict(task.X_test))
+            order = ranking_loss(task.Y_test, scores), average_precision(task.Y_test, scores)
+            yield DemoModel(name, strategy, wrong, *order, clf, scores)

@@ -75,11 +75,6 @@ class Suspicions:
         rank[self.order] = np.arange(1, len(rank) + 1)
         return rank
 
-    @property
-    def note(self) -> str:
-        """What a list without error probabilities means; empty if they are known."""
-        return "" if self.known else RANKING_NOTE
-
     def expected(self) -> tuple[FloatArray, FloatArray] | None:
         """Return the expected numbers of false and of missing labels (q,), sums of error probabilities."""
         if not self.known:
@@ -94,14 +89,10 @@ class Suspicions:
         first ``n_rows`` rows that the model does not expect, and the most suspicious label of each row.
         """
         score = np.nan_to_num(self.score, nan=-1.0)
+        listed = score >= min_p_wrong
         if not self.known:
-            worst = score.max(1)
-            rows = np.argsort(-worst, kind="stable")[:n_rows]
-            listed = np.zeros(score.shape, dtype=bool)
-            listed[rows] = score[rows] >= np.minimum(worst[rows], DEFAULT_MIN_P_WRONG)[:, None]
-            listed &= ~np.isnan(self.given)
-        else:
-            listed = score >= min_p_wrong
+            expected = score >= np.minimum(score.max(1, keepdims=True), DEFAULT_MIN_P_WRONG)
+            listed = expected & (self.rank <= n_rows)[:, None] & ~np.isnan(self.given)
         row, column = np.nonzero(listed)
         order = np.argsort(-score[row, column], kind="stable")
         row, column = row[order], column[order]
@@ -136,10 +127,10 @@ def find_suspicions(Y: Any, proba: FloatArray, noise: Any, *, known: bool, **kno
         Suspicions and, if they are known, error probabilities.
     """
     given = to_dense_array(Y).astype(np.float64)
-    used, least = (_without_names(noise), 0.0) if known else (None, None)
-    found = find_label_issues(given, proba, used, min_p_wrong=least, **knowledge)
+    found = find_label_issues(given, proba, noise if known else None, min_p_wrong=0.0 if known else None, **knowledge)
+    column = found.label.cat.codes if isinstance(found.label.dtype, pd.CategoricalDtype) else found.label
     score = np.full(given.shape, np.nan)
-    score[found.row.to_numpy(), found.label.to_numpy()] = found.suspicion.to_numpy()
+    score[found.row.to_numpy(), column.to_numpy(int)] = found.suspicion.to_numpy()
     return Suspicions(given, proba, score, known)
 
 
@@ -149,13 +140,6 @@ def suspicions_of_votes(given: Any, inferred: InferredLabels) -> Suspicions:
     voted = next_votes(inferred, given.size).row.drop_duplicates().to_numpy(np.intp)
     order = np.append(voted, np.setdiff1d(np.arange(len(given)), voted))
     return Suspicions(np.asarray(given, dtype=np.float64), inferred.proba, wrong, True, order)
-
-
-def _without_names(noise: Any) -> Any:
-    """Return a noise model or rates without label names, so that labels are numbers."""
-    if noise is None or noise.label_names is None:
-        return noise
-    return type(noise).from_dict({**noise.to_dict(), "label_names": None})
 
 
 def predict_out_of_fold(X: Any, Y: Any, random_state: int) -> FloatArray:
@@ -222,6 +206,16 @@ def audit_data(
     return find_suspicions(data.Y, proba, None if noise is None else rates, known=known, **knowledge), rates
 
 
+def duplicates_note(repeated: int, n: int) -> str:
+    """Return a sentence about the rows that repeat the features of an earlier row; empty if there are none."""
+    if not repeated:
+        return ""
+    return (
+        f"{repeated:,} of {n:,} rows repeat{'s' if repeated == 1 else ''} an earlier row. Repeated rows in training "
+        "and test sets make models look better than they are, and intervals too narrow."
+    )
+
+
 def named_labels(data: MultiLabelData) -> Any:
     """Return the labels as a DataFrame if their names are known."""
     if data.label_names is None:
@@ -234,12 +228,10 @@ def label_sets(
 ) -> list[dict[str, Any]]:
     """Return the given and the suggested labels of some rows."""
     column = {str(name): j for j, name in enumerate(names)}
-    suggested = {row: given[row].copy() for row in rows}
-    for row, label, value in zip(issues.row.tolist(), issues.label.tolist(), issues.suggested.tolist()):
-        if row in suggested:
-            suggested[row][column[str(label)]] = value
-
-    def present(values: Any) -> list[str]:
-        return [str(name) for name, value in zip(names, values) if value == 1]
-
-    return [{"row": int(row), "given": present(given[row]), "suggested": present(suggested[row])} for row in rows]
+    suggested = given.copy()
+    suggested[issues.row, [column[label] for label in issues.label]] = issues.suggested
+    sets = {"given": given, "suggested": suggested}
+    return [
+        {"row": row, **{kind: [name for name, j in column.items() if Y[row, j] == 1] for kind, Y in sets.items()}}
+        for row in rows
+    ]

@@ -60,17 +60,9 @@ def describe_rates(noise: NoiseModel | NoiseRates) -> dict[str, Any]:
     return {**noise.noise.to_dict(), "estimate": details}
 
 
-def write_rates(noise: NoiseModel | NoiseRates, path: Path) -> None:
-    """Write a file that :func:`read_estimate` reads."""
-    from ccmn._files import atomic_write
-
-    with atomic_write(path) as stream:
-        stream.write(rates_text(noise))
-
-
-def rates_text(noise: NoiseModel | NoiseRates) -> bytes:
-    """Return the content of a file of rates as JSON."""
-    return json.dumps(describe_rates(noise), indent=2, ensure_ascii=False).encode() + b"\n"
+def rates_text(noise: NoiseModel | NoiseRates) -> str:
+    """Return the content of a file of rates, which :func:`read_estimate` reads."""
+    return json.dumps(describe_rates(noise), indent=2, ensure_ascii=False) + "\n"
 
 
 def read_matching(path: Path, label_names: Sequence[str] | None, n_labels: int) -> NoiseModel | NoiseRates:

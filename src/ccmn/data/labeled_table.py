@@ -243,7 +243,7 @@ def _labels(raw: RawTable, names: Sequence[str]) -> Any:
         row, column = np.argwhere(wrong)[0]
         raise ValueError(
             f"{raw.place(row)}: {Y[row, column]:g} in column {names[column]!r}; a label must be 0, 1 or missing. If a "
-            "third value means uncertain, use ccmn data convert --uncertain VALUE first."
+            "third value means uncertain, use ccmn.estimation.resolve_uncertain in Python first."
         )
     return Y
 

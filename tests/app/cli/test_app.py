@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
 import ccmn
 from ccmn import __version__
 from ccmn.app.cli.app import app
-from ccmn.app.cli.options import REMOVED_OPTIONS
 from ccmn.data import write_file
 
 COMMANDS = [
@@ -69,18 +67,14 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
         (["demo", "--seed", "x"], "--seed does not exist: use --random-state"),
         (["noise", "estimate", "a.csv", "--noise-type", "partial"], "use --noise both, partial or missing"),
         (["fit", "a.csv", "--out", "m", "--solver=adam"], "--solver does not exist: use the parameters of ccmn.CCMN"),
-        (["fit"], "DATA"),
         (["fit", "a.csv"], "--out"),
         (["fit", "a.csv", "--out", "m", "--loss", "ranking"], "use --method corrected, hamming or ranking"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "Expected auto, cpu, cuda or cuda:N; got 'abacus'"),
-        (["fit", "a.csv", "--out", "m", "--epochs", "0"], "--epochs"),
-        (["fit", "a.csv", "--out", "m", "--lr", "-1"], "'--lr': Expected a positive number; got -1"),
+        (["fit", "a.csv", "--out", "m", "--lr", "-1"], "Invalid value for '--lr'"),
         (["fit", "task.npz", "--out", "m", "--method", "tree"], "--method must be corrected, hamming, ranking; got"),
         (["fit", "task.npz", "--out", "m", "--epochs", "3"], "--epochs requires --method hamming or --method ranking"),
         (["fit", "task.npz", "--out", "m", "--labels", ""], "--labels is empty"),
-        (["fit", "task.npz", "--out", "m", "--noise", "estimate"], "--noise must be both, partial, missing, none or a"),
-        (["predict", "model.ccmn"], "DATA"),
-        (["predict", "model.ccmn", "a.csv", "--top", "0"], "--top"),
+        (["fit", "task.npz", "--out", "m", "--noise", "estimate"], "--noise must be both, partial, missing, none"),
         (["data", "inf"], "No such command 'inf'. Did you mean 'info'? See: ccmn data --help"),
         (["noise", "show"], "See: ccmn noise show --help"),
     ],
@@ -89,20 +83,6 @@ def test_usage_errors_are_one_line_with_exit_code_2(rejected, files, arguments, 
     line = rejected(*arguments, code=2)
     assert message in line
     assert line.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("task.csv",), "which columns are labels"),
-        (("task.csv", "--labels", "x_*"), "labels='x_*'"),
-        (("task.csv", "--labels", "99"), "labels=99"),
-        (("task.csv", "--labels", "sae,sky"), "there is no label column 'sae'; did you mean 'sea'?"),
-        (("task.npz", "--labels", "sea"), "labels='sea'"),
-    ],
-)
-def test_errors_name_the_parameter_and_its_value(rejected, files, arguments, message):
-    assert message in rejected("fit", *arguments, "--noise", "none", "--out", "m.ccmn")
 
 
 def test_rates_that_the_data_do_not_identify_are_reported_with_options(run, unnamed, files):
@@ -159,21 +139,12 @@ except SystemExit as stop:
     assert done.stderr.count("\n") == 1
 
 
-def test_removed_options_exist_nowhere():
-    def options(command):
-        for below in getattr(command, "commands", {}).values():
-            yield from options(below)
-        yield from (name for parameter in command.params for name in parameter.opts)
-
-    assert not set(options(typer.main.get_command(app))) & (
-        set(REMOVED_OPTIONS) - {"--engine", "--address", "--batch-size"}
-    )
-
-
-def test_without_the_extra_the_command_says_what_to_install():
-    code = """
+@pytest.mark.parametrize(("name", "command"), [("typer", ["--help"]), ("uvicorn", ["review", "task.npz"])])
+def test_without_the_extra_the_command_says_what_to_install(files, name, command):
+    code = f"""
 import sys
-sys.modules["typer"] = None
+sys.modules[{name!r}] = None
+sys.argv = ["ccmn", *{command!r}]
 from ccmn.app.cli import main
 main()
 """
@@ -181,11 +152,6 @@ main()
     assert done.returncode == 1
     assert 'pip install "ccmn[app]"' in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_errors_propagate_without_standalone_mode(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        app(["noise", "show", str(tmp_path / "none.json")], standalone_mode=False)
 
 
 def test_bugs_keep_their_traceback(monkeypatch):

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.data import make_noisy_multilabel, read_file
+from ccmn.data import read_file
 from ccmn.data.catalog import DATASETS
 
 
@@ -59,10 +57,6 @@ def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, noth
     [
         (["task.csv"], "which columns are labels"),
         (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
-        (["task.csv", "--labels", "cloud*"], "no column matches"),
-        (["task.csv", "--labels", "9"], "there are 7"),
-        (["task.csv", "--labels", "names.xml"], "there is no file names.xml"),
-        (["task.npz", "--labels", "3"], "labels=3"),
         (["tusk.csv"], "there is no file tusk.csv"),
         (["yaest"], "did you mean 'yeast'?"),
         (["."], "is a folder"),
@@ -97,49 +91,6 @@ def test_convert_of_real_arff(run, real_data, tmp_path):
     labels = real_data / "original" / "mulan_yeast.xml"
     run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
     assert_array_equal(read_file(tmp_path / "yeast.npz").Y, read_file(real_data / "yeast.npz").Y)
-
-
-def uncertain_table(path):
-    """Write a table in which positives are marked -1 more often than negatives; return true labels and marks."""
-    task = make_noisy_multilabel(1500, 5, 2, strength=8, random_state=0)
-    rng = np.random.default_rng(0)
-    marked = rng.random(task.Y.shape) < np.where(task.Y == 1, 0.4, 0.1)
-    table = pd.DataFrame(task.X, columns=[f"x{j}" for j in range(5)])
-    table["city"] = rng.choice(["a", "b"], len(table))
-    for j, name in enumerate(("label_a", "label_b")):
-        table[name] = np.where(marked[:, j], -1, task.Y[:, j].astype(int))
-    table.loc[0, "label_b"] = np.nan
-    table.to_csv(path, index=False)
-    return task.Y, marked
-
-
-def test_convert_resolves_uncertain_labels(run, files):
-    true, marked = uncertain_table(files / "uncertain.csv")
-    arguments = ("data", "convert", "uncertain.csv", "--labels", "label_*", "--uncertain", -1, "--out")
-    found = json.loads(run(*arguments, "resolved.csv", "--json").stdout)
-    table, source = pd.read_csv(files / "resolved.csv"), pd.read_csv(files / "uncertain.csv")
-    assert list(table.columns) == list(source.columns)
-    assert_array_equal(table[["x0", "city"]], source[["x0", "city"]])
-    for j, row in enumerate(found["labels"]):
-        column, given = table[row["label"]], source[row["label"]]
-        unclear = given == -1
-        assert row["uncertain"] == unclear.sum()
-        assert abs(row["share_positive"] - true[marked[:, j], j].mean()) < 0.08
-        assert_array_equal(column[~unclear], given[~unclear])
-        resolved = unclear & column.notna()
-        assert resolved.sum() == row["set_to_0"] + row["set_to_1"] > 0.5 * unclear.sum()
-        assert (column[resolved] == true[resolved, j]).mean() > 0.9
-    assert "label_a: " in run(*arguments, "again.csv").stdout
-
-
-def test_uncertain_errors(rejected, files):
-    uncertain_table(files / "uncertain.csv")
-    arguments = ("data", "convert", "uncertain.csv", "--uncertain", -1)
-    assert "--uncertain requires" in rejected(*arguments, "--labels", "label_*", "--out", "resolved.npz")
-    assert "--uncertain requires" in rejected(*arguments, "--out", "resolved.csv")
-    message = rejected("audit", "uncertain.csv", "--labels", "label_*")
-    assert "-1 in column 'label_a'" in message
-    assert "ccmn data convert --uncertain" in message
 
 
 def test_convert_errors(rejected, files):

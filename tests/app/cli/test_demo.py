@@ -33,4 +33,4 @@ def test_demo_json(printed, tmp_path):
 
 def test_demo_output_must_be_a_folder(rejected, tmp_path):
     (tmp_path / "taken").write_text("")
-    assert "taken is a file; --out expects a folder" in rejected("demo", "--quick", "--out", tmp_path / "taken")
+    assert "taken: File exists" in rejected("demo", "--quick", "--out", tmp_path / "taken")

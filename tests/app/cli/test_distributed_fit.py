@@ -16,7 +16,6 @@ import pytest
 import torch.distributed
 
 import ccmn
-from ccmn.app.cli.fit_command import _local_gpu
 from ccmn.data import MultiLabelData, write_file
 from ccmn.models import load_model
 
@@ -81,14 +80,6 @@ def same_curve(first, second):
     assert len(histories[0]) == len(histories[1])
     for column in histories[0]:
         np.testing.assert_allclose(histories[1][column], histories[0][column], rtol=1e-5, atol=1e-5)
-
-
-def test_every_local_rank_needs_a_gpu(monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert _local_gpu(4) == "cuda:1"
-    with pytest.raises(ValueError, match="--nproc-per-node 1"):
-        _local_gpu(1)
 
 
 def test_two_processes_match_one(folder):

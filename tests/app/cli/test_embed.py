@@ -122,19 +122,6 @@ def test_paths_of_images_start_in_the_folder_of_the_output(folder, run):
     assert "--image-dir set" in result.stderr
 
 
-def test_pixels_encoder_is_a_small_copy():
-    encode = load_encoder("pixels:1x2", "image")
-    image = Image.new("RGB", (4, 2), (255, 0, 0))
-    image.paste((0, 0, 255), (2, 0, 4, 2))
-    left, right = encode([image])[0].reshape(2, 3)
-    assert left[0] > 0.8 > 0.2 > left[2]
-    assert right[2] > 0.8 > 0.2 > right[0]
-    with pytest.raises(ValueError, match="pixels encodes images"):
-        load_encoder("pixels:1x2", "text")
-    with pytest.raises(ValueError, match="HEIGHTxWIDTH"):
-        load_encoder("pixels:small", "image")
-
-
 def test_texts_with_kept_columns(folder, printed):
     arguments = "--text", "title", "--id", "file", "--encoder", "own_encoder:make", "--out", "out.parquet"
     assert printed("embed", "photos.csv", *arguments) == {"out": "out.parquet", "rows": 40, "dimensions": 2}
@@ -212,13 +199,6 @@ def test_missing_packages_are_named(folder, rejected, monkeypatch):
     monkeypatch.setitem(sys.modules, "torchvision", None)
     settings = {"--image": "file", "--encoder": "torchvision:resnet50", "--out": "out.parquet"}
     assert 'pip install "ccmn[encoders]"' in run_rejected(rejected, settings, 1)
-
-
-def test_errors_lead_from_pictures_to_their_vectors(folder, rejected):
-    assert "ccmn embed images --encoder" in rejected("fit", "images", "--labels", "red", "--out", "m.ccmn")
-    pd.DataFrame({"file": ["a.png"], "red": [1]}).to_csv("files.csv", index=False)
-    message = rejected("fit", "files.csv", "--labels", "red", "--image", "file", "--out", "m.ccmn")
-    assert "ccmn embed files.csv --image file --encoder" in message
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,13 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from app.report.checks import check_page
-from ccmn.app.report.facts import RANK_METRICS
-from ccmn.app.report.tables import metric_title
 from ccmn.data import write_file
 from ccmn.estimation import NoiseRates
 from ccmn.metrics import METRICS
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
+
+RANK_METRICS = ("ranking_loss", "average_precision", "one_error", "coverage")
 
 
 @pytest.fixture
@@ -94,17 +93,10 @@ def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
     output = run(*arguments, "--report", "model.html").stdout
     assert f"{value:.3f}*" in output
     assert "* outside [0, 1]: " in output
-    page = (files / "model.html").read_text()
-    text = " ".join(check_page(page).text)
+    text = " ".join(check_page((files / "model.html").read_text()).text)
     assert f"{value:.3f}* ±" in text
     assert "* outside [0, 1]: " in text
     assert "drawn at the end of this range" in text
-    # An estimate above the largest value is drawn at the same place as this value.
-    over = [name for name, found in found.items() if found["value"] is not None and found["value"] > found["bounds"][1]]
-    drawing = next(part for part in page.split("<svg")[1:] if metric_title(over[0]) in part.split("</svg>")[0])
-    places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', drawing.split("</svg>")[0])]
-    assert len(places) == 2
-    assert places[0] <= places[1]
     clean = run("evaluate", saved, "task.npz").stdout
     assert "outside" not in clean
 
@@ -133,7 +125,7 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
     assert "broken.json" in rejected("evaluate", saved, "fresh.csv", "--noise", "broken.json")
     for word in ("missing", "none"):  # the values of ccmn fit --noise
         line = rejected("evaluate", saved, "fresh.csv", "--noise", word, code=2)
-        assert "--noise of this command must be a JSON file of noise rates" in line
+        assert "--noise must be a JSON file of noise rates" in line
         assert f"got '{word}'" in line
 
 
@@ -175,7 +167,7 @@ def test_report(run, printed, rejected, saved, fresh, files):
     found = printed(*arguments)
     assert found["report"] == "model.html"
     reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 5
+    assert reader.counts["h2"] == 4
     value = found["metrics"]["hamming_loss"]
     mark = "" if 0 <= value["value"] <= 1 else "*"
     assert f"{value['value']:.3f}{mark} ± {value['se']:.3f}, unbiased" in reader.text
@@ -186,7 +178,7 @@ def test_report(run, printed, rejected, saved, fresh, files):
 def test_report_without_noise(printed, saved, files):
     found = printed("evaluate", saved, "task.csv", "--report", "model.html")
     reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 4  # no label issues without noise
+    assert reader.counts["h2"] == 4
     assert any(f"{100 * found['metrics']['hamming_loss']:.1f} % of the labels wrongly" in part for part in reader.text)
     assert any(part.startswith(f"{found['metrics']['hamming_loss']:.3f} ±") for part in reader.text)
 
@@ -205,7 +197,7 @@ def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, sa
 def test_repeated_rows_are_counted(run, printed, saved, task, files):
     twice = replace(task, X=np.concatenate([task.X, task.X[:30]]), Y=np.concatenate([task.Y, task.Y[:30]]))
     write_file(twice, files / "twice.npz")
-    assert printed("evaluate", saved, "twice.npz")["duplicates"] == {"exact": 30, "near": 0}
+    assert printed("evaluate", saved, "twice.npz")["duplicates"] == 30
     assert "30 of 330 rows repeat an earlier row" in run("evaluate", saved, "twice.npz").stdout
     assert "repeat" not in run("evaluate", saved, "task.npz").stdout
 

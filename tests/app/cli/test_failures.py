@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import resource
@@ -18,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ccmn.data import MultiLabelData, read_file, write_file
+from ccmn.data import read_file, write_file
 from ccmn.models import load_model
 
 FIT = ("fit", "task.npz", "--noise", "none", "--method", "hamming", "--lr", 0.05)
@@ -144,34 +143,6 @@ class TestStores:
         decisions.parent.mkdir()
         decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()
         assert "decisions.db" in rejected("review", "task.npz")
-
-
-class TestRateFiles:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            '{"kind": "partial", "rho_neg": [1' + "0" * 400 + "]}",
-            '{"kind": "partial", "rho_neg": [0.1], "label_names": 5}',
-            '{"kind": "partial", "rho_neg": {"a": 1}}',
-            '{"kind": ["point"], "rho_pos": 0.1}',
-            "ESTIMATE",
-        ],
-        ids=["overflow", "names", "object", "list", "estimate"],
-    )
-    def test_errors_name_the_file(self, rejected, printed, files, text):
-        if text == "ESTIMATE":
-            content = printed("noise", "estimate", "task.npz")
-            content["estimate"]["flags"] = 0.5
-            text = json.dumps(content)
-        (files / "rates.json").write_text(text)
-        line = rejected("noise", "show", "rates.json")
-        assert line.startswith("ccmn: rates.json: ")
-        assert line.count("\n") == 1
-
-    def test_noise_requires_observed_labels(self, rejected, task, files):
-        write_file(MultiLabelData(task.X, np.full((task.n, 2), np.nan)), files / "unknown.npz")
-        message = rejected("noise", "inject", "unknown.npz", "--rho-neg", 0.1, "--out", "noisy.npz")
-        assert "unknown.npz contains no observed labels" in message
 
 
 def interrupt_after_write(path):

@@ -27,14 +27,6 @@ def test_printed_summary(run, files):
     assert text.endswith("saved to model.ccmn\n")
 
 
-def test_json(printed, files):
-    found = printed("fit", "task.npz", "--noise", "none", *QUICK, "--out", "model.ccmn")
-    assert (found["model"], found["n"], found["d"], found["q"]) == ("model.ccmn", 300, 4, 3)
-    assert found["noise_is_estimated"] is False
-    assert found["validation"] == load_model("model.ccmn").selected_
-    assert set(found["validation"]) == {"criterion", "value", "lr", "epoch", "epochs", "loss"}
-
-
 def test_options_reach_the_estimator(run, files):
     options = ("--epochs", 4, "--lr", 0.01, "--lr", 0.1, "--device", "cpu", "--random-state", 7)
     run("fit", "task.npz", "--noise", "none", "--method", "ranking", *options, "--out", "model.ccmn")
@@ -162,15 +154,6 @@ def test_errors(rejected, files, task, arguments, message):
     write_file(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
     assert message in rejected("fit", *arguments, "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()
-
-
-def test_existing_files_are_not_overwritten(rejected, run, files):
-    (files / "model.ccmn").write_text("old content")
-    arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--out")
-    assert "model.ccmn already exists; use --force" in rejected(*arguments, "model.ccmn")
-    assert (files / "model.ccmn").read_text() == "old content"
-    run(*arguments, "model.ccmn", "--force")
-    assert "folder nowhere does not exist" in rejected(*arguments, "nowhere/model.ccmn")
 
 
 def test_real_data(run, printed, real_data, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccmn.app.review.retraining import export_answers
+from app.review.http_client import make_client, sign_in
 from ccmn.models import load_model
 
 pytestmark = pytest.mark.slow
@@ -55,13 +55,14 @@ def reviewer(monkeypatch):
 
     def prepare(true):
         def serve(session, retraining, on_start, port, next_command):
+            client = sign_in(make_client(session))
             for _ in range(N_REVIEWED):
                 item = session.queue.open("random")
-                for label in item.asked:
-                    session.answer(item, label, "yes" if true[item.row, label] else "no")
-            export_answers(session)
+                answers = {label: "yes" if true[item.row, label] else "no" for label in item.asked}
+                session.store.record(item, answers)
+            assert client.post("/export").notice.startswith("Exported")
 
-        monkeypatch.setattr("ccmn.app.review.server.serve", serve)
+        monkeypatch.setattr("ccmn.app.review.serve", serve)
 
     return prepare
 

@@ -1,20 +1,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from ccmn.app.rates_files import match_rates, read_estimate
 from ccmn.data import MultiLabelData, read_file, write_file
-from ccmn.estimation import NoiseRates
-from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
+from ccmn.noise import ClassConditionalNoise, NoiseModel
 
 
 def test_inject_writes_data_rates_and_counts(printed, task, files):
     found = printed("noise", "inject", "task.npz", "--rho-pos", 0.3, "--rho-neg", 0.1, "--out", "noisy.npz")
-    noisy, noise = read_file("noisy.npz"), read_estimate(files / "noisy.rates.json")
+    noisy, noise = read_file("noisy.npz"), NoiseModel.from_dict(json.loads(Path("noisy.rates.json").read_text()))
     assert_array_equal(noisy.X, task.X)
     assert found["labels"] == 900
     assert found["lost"] == ((task.Y == 1) & (noisy.Y == 0)).sum()
@@ -39,7 +38,7 @@ def test_inject_matches_rates_by_name(run, task, files):
     flipped = (read_file("noisy.npz").Y != task.Y).mean(0)
     assert flipped[2] == 0
     assert (flipped[:2] > 0.1).all()
-    assert read_estimate(files / "noisy.rates.json").rho_neg.tolist() == [0.5, 0, 0]
+    assert json.loads(Path("noisy.rates.json").read_text())["rho_neg"] == [0.5, 0, 0]
 
 
 def test_sparse_and_unobserved_labels(printed, task, files):
@@ -64,14 +63,6 @@ def test_show(run, printed, files):
     assert printed("noise", "show", "noisy.rates.json")["rho_neg"] == [0.25, 0.25, 0.25]
 
 
-def test_show_transition_noise(run, files):
-    noise = TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["cat", "dog"])
-    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
-    table = run("noise", "show", "rates.json").stdout
-    assert "transition noise" in table
-    assert "0.800" in table
-
-
 @pytest.fixture
 def noisy(run, files):
     """Task with added labels, and their rates in noisy.rates.json."""
@@ -86,7 +77,6 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
     assert found["label_names"] == ["sea", "sky", "sun"]
     assert max(abs(rate - 0.3) for rate in found["rho_neg"]) < 0.15
     assert found["estimate"]["noise_type"] == ["partial"] * 3
-    assert read_estimate(noisy / "rates.json").noise == PartialNoise(found["rho_neg"], label_names=found["label_names"])
     assert printed("noise", "show", "rates.json") == found
     fitted = printed("fit", "noisy.npz", "--noise", "rates.json", "--out", "model.ccmn")
     assert fitted["noise"]["rho_neg"] == found["rho_neg"]
@@ -104,18 +94,6 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
 )
 def test_estimate_errors(rejected, files, arguments, code, message):
     assert message in rejected("noise", "estimate", *arguments, code=code)
-
-
-def test_estimated_rates_are_matched_by_name(noisy, printed):
-    printed("noise", "estimate", "noisy.npz", "--noise", "partial", "--out", "rates.json")
-    rates = read_estimate(noisy / "rates.json")
-    flagged = NoiseRates.from_dict({**rates.to_dict(), "flags": [("first", "note", 0), ("all", "note", None)]})
-    matched = match_rates(flagged, ["sun", "sea", "sky"], 3)
-    assert matched.label_names == ("sun", "sea", "sky")
-    assert matched.rho_neg.tolist() == [rates.rho_neg[j] for j in (2, 0, 1)]
-    assert matched.ci_neg.tolist() == [rates.ci_neg[j].tolist() for j in (2, 0, 1)]
-    assert [flag.label for flag in matched.flags] == [1, None]
-    assert match_rates(rates, None, 3) is rates
 
 
 @pytest.mark.parametrize(
@@ -157,14 +135,3 @@ def test_show_errors(rejected, files, text, message):
 def test_inject_errors(rejected, files, arguments, code, message):
     assert message in rejected("noise", "inject", "task.npz", *arguments, "--out", "noisy.npz", code=code)
     assert not (files / "noisy.npz").exists()
-
-
-def test_match_rates(task):
-    noise = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
-    with pytest.raises(ValueError, match="rates of 2 labels"):
-        match_rates(noise, task.label_names, 3)
-    with pytest.raises(ValueError, match="missing for 'fog'"):
-        match_rates(noise, ["sea", "fog"], 2)
-    assert match_rates(noise, None, 2) is noise
-    matched = match_rates(TransitionNoise([[0.9, 0.1], [0.2, 0.8]], label_names=["a", "b"]), ["b", "a"], 2)
-    assert matched.T.tolist() == [[0.8, 0.2], [0.1, 0.9]]

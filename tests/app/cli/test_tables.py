@@ -72,14 +72,10 @@ def test_audit_lists_identifiers_and_texts(run, printed, tickets):
     assert "hello team" in Path("page.html").read_text()
 
 
-def test_issues_for_label_studio_and_cleanlab(run, tickets):
-    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "tasks.json", "--cleanlab", "rows.csv")
+def test_issues_for_label_studio(run, tickets):
+    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "tasks.json")
     run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "issues.csv")
-    issues, rows = pd.read_csv("issues.csv"), pd.read_csv("rows.csv")
-    assert rows.columns.tolist() == ["row", "id", "is_label_issue", "label_score"]
-    worst = issues.groupby("row").p_wrong.max()
-    assert rows.row[rows.is_label_issue].tolist() == worst.index[worst > 0.5].tolist()
-    np.testing.assert_allclose(rows.label_score[worst.index], 1 - worst.to_numpy(), atol=1e-5)
+    worst = pd.read_csv("issues.csv").groupby("row").p_wrong.max()
     tasks = json.loads(Path("tasks.json").read_text())
     scores = {i: task["predictions"][0]["score"] for i, task in enumerate(tasks) if "predictions" in task}
     assert scores == pytest.approx(worst.to_dict(), abs=1e-5)

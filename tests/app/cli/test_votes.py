@@ -10,11 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccmn.app.cli.votes_command import label_agreement
-from ccmn.app.review import open_session, read_review_data
-from ccmn.data.column_roles import ColumnRoles
-from ccmn.votes import VoteTable
-
 
 @pytest.fixture(scope="module")
 def vote_file(tmp_path_factory, task):
@@ -57,19 +52,16 @@ def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     assert len(re.findall(r"<th[^>]*>eve</th>", text)) == 1  # means over labels
 
 
-def test_review_orders_rows_by_the_gain_of_another_vote(vote_file, tmp_path):
-    dataset, _ = read_review_data(vote_file, ColumnRoles(), ["item", "worker", "tag"])
-    session = open_session(dataset, tmp_path / "review")
-    try:
+def test_review_orders_rows_by_the_gain_of_another_vote(reviewing, vote_file, tmp_path):
+    def use(client, session):
         scores = session.queue.scores
-        votes = dataset.data.votes.to_array()[scores.order[0]]
+        votes = session.dataset.data.votes.to_array()[scores.order[0]]
         assert any(set(column) == {0.0, 1.0} for column in votes.T)  # annotators disagree on the first row
         assert scores.score.shape == (300, 3)
-        given = dataset.given
         assert 0 < scores.worst[scores.order[0]] < 1
-        assert not np.isnan(given).any()
-    finally:
-        session.close()
+        assert "annotators gave it" in client.get("/row/0").text
+
+    reviewing(use, vote_file, "--votes", "item,worker,tag", "--out", tmp_path / "review")
 
 
 def test_a_vote_that_would_become_a_feature_is_a_usage_error(rejected, files):
@@ -142,17 +134,19 @@ def slow_alpha(rows):
     return 1 - (observed / len(values)) / (expected / (len(values) * (len(values) - 1)))
 
 
-def test_agreement_equals_the_definition():
+def test_agreement_equals_the_definition(printed, tmp_path):
     rng = np.random.default_rng(0)
     votes = rng.integers(0, 2, (25, 5, 2)).astype(float)
     votes[rng.random(votes.shape) < 0.5] = np.nan
     votes[:, :, 1] = np.where(np.isnan(votes[:, :, 1]), np.nan, 1)
-    found = label_agreement(VoteTable.read(votes))
+    lines = [(i, f"a{a}", "xy"[j], int(votes[i, a, j])) for i, a, j in np.argwhere(~np.isnan(votes))]
+    pd.DataFrame(lines, columns=["item", "who", "label", "value"]).to_csv(tmp_path / "votes.csv", index=False)
+    found = printed("votes", tmp_path / "votes.csv", "--votes", "item,who,label,value")["agreement"]
     rows = [row[~np.isnan(row)].tolist() for row in votes[:, :, 0]]
-    assert found.alpha[0] == pytest.approx(slow_alpha(rows))
-    assert np.isnan(found.alpha[1])  # all votes are equal
+    assert found[0]["alpha"] == pytest.approx(slow_alpha(rows))
+    assert found[1]["alpha"] is None  # all votes are equal
     shared = [row for row in rows if len(row) >= 2]
-    assert found.ties[0] == pytest.approx(np.mean([sum(row) * 2 == len(row) for row in shared]))
+    assert found[0]["ties"] == pytest.approx(np.mean([sum(row) * 2 == len(row) for row in shared]))
 
 
 def test_invalid_votes(rejected, vote_file, tmp_path):

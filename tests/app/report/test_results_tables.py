@@ -1,14 +1,13 @@
+"""Tables of stored results: the terminal, the page and the file have the same values."""
+
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from app.report.checks import check_page
-from ccmn.app.report.results_tables import result_blocks, results_page, results_tables
-from ccmn.paper.result_store import Cell, Result
-from ccmn.paper.summary import summarize
+from ccmn.paper.result_store import Cell, Result, ResultStore
 
 VALUES = {
     "unbiased-hamming-square": [0.20, 0.21, 0.22],
@@ -18,55 +17,36 @@ VALUES = {
 }
 
 
-@pytest.fixture(scope="module")
-def results():
-    return [
-        Result(
-            Cell("table1", "literal", "yeast", method, repeat, 100, "{}"),
-            {"values": {"clean": {"hamming_loss": value}}},
-            seconds=1.0,
-            machine={"device": "<cpu>"},
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    with ResultStore(tmp_path / "results.db") as results:
+        results.append(
+            Result(
+                Cell("table1", "literal", "yeast", method, repeat, 100, "{}"),
+                {"values": {"clean": {"hamming_loss": value}}},
+                seconds=1.0,
+                machine={},
+            )
+            for method, runs in VALUES.items()
+            for repeat, value in enumerate(runs)
         )
-        for method, runs in VALUES.items()
-        for repeat, value in enumerate(runs)
-    ]
+    return tmp_path
 
 
-@pytest.fixture(scope="module")
-def summary(results):
-    return next(summary for summary in summarize(results) if summary.selection == "clean")
-
-
-def test_blocks_leave_out_nan(summary):
-    (block,) = result_blocks(summary)
-    cells = {method: cell for method, (cell,) in block.rows}
-    assert cells.keys() == VALUES.keys()
-    assert cells["fPML"] is None
-    assert {method: (cell.mark, cell.best) for method, cell in cells.items() if cell} == {
-        "unbiased-hamming-square": ("", False),
-        "plain-hamming-square": ("better", False),
-        "PARTICLE": ("worse", True),
-    }
-
-
-def test_all_outputs_have_the_same_values_marks_and_gaps(summary):
-    (table,) = results_tables(summary)
-    cells = dict(table.rows)
-    assert cells["plain-hamming-square"].startswith(".313•")
-    assert cells["PARTICLE"].startswith(".113∘*")
-    assert cells["fPML"] == "-"
-
-    page = results_page([summary])
-    reader = check_page(page)
-    assert {"0.313 ± 0.015•", "0.113 ± 0.015∘"} <= set(reader.text)
+def test_all_outputs_have_the_same_values_marks_and_gaps(run, printed, store):
+    table = run("report", "results.db", "--out", "page.html").stdout
+    page = (store / "page.html").read_text()
+    texts = check_page(page).text
+    summary = next(found for found in printed("report", "results.db") if found["selection"] == "clean")
+    entries = {entry["method"]: entry for entry in summary["entries"]}
+    for method, mark, sign, best in (("plain-hamming-square", "better", "•", ""), ("PARTICLE", "worse", "∘", "*")):
+        entry = entries[method]
+        assert (entry["mark"], entry["best"]) == (mark, bool(best))
+        assert f"{entry['mean']:.3f}"[1:] + sign + best in table
+        assert f"{entry['mean']:.3f} ± {entry['std']:.3f}{sign}" in texts
     assert "<b>0.113 ± 0.015∘</b>" in page
     assert '<th scope="row">fPML</th><td class="faint">–</td>' in page
-    assert "&lt;cpu&gt;" in page
-
-
-def test_overview_leads_to_the_tables_and_leaves_out_unknown_machines(summary):
-    page = results_page([summary])
     assert '<a href="#table1-literal">table1</a>' in page
     assert '<h2 id="table1-literal">' in page
-    assert "machine, seconds" in page
-    assert "machine, seconds" not in results_page([replace(summary, seconds=0.0)])

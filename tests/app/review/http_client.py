@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlencode, urlsplit
 
+from ccmn.app import review
+
 HOST = "127.0.0.1:8000"
 TOKEN = "secret-token"
 
@@ -74,6 +76,8 @@ class HTTPClient:
         self.n_chunks_read, sent = 0, []
 
         async def receive():
+            if self.n_chunks_read == len(chunks):
+                await asyncio.Event().wait()  # the client waits for the response
             self.n_chunks_read += 1
             more = self.n_chunks_read < len(chunks)
             return {"type": "http.request", "body": chunks[self.n_chunks_read - 1], "more_body": more}
@@ -88,11 +92,10 @@ class HTTPClient:
 
 def make_client(session) -> HTTPClient:
     """Return a client that has not signed in."""
-    from ccmn.app.review import Retraining
     from ccmn.app.review.security import AccessControl
     from ccmn.app.review.web_app import make_app
 
-    app = make_app(session, Retraining(session))
+    app = make_app(session, review.Retraining(session))
     return HTTPClient(AccessControl(app, {HOST, "localhost:8000"}, TOKEN))
 
 

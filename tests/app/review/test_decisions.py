@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccmn.app.review.decisions import ANSWERS, AnswerCount, DecisionStore, LabelAnswer, QueueItem
+from ccmn.app.review.decisions import ANSWERS, DecisionStore, LabelAnswer, QueueItem
 
 METADATA = {"rows": 6}
 ITEMS = [QueueItem(0, 4, "random", (0, 1)), QueueItem(1, 2, "suspicious", (1, 0)), QueueItem(2, 5, "random", (0, 1))]
-GIVEN = {4: (1, 0), 2: (0, 0), 5: (None, 1)}
 
 
 def make_store(path) -> DecisionStore:
     store = DecisionStore(path, METADATA)
     for item in ITEMS:
-        store.append(item, [GIVEN[item.row][j] for j in item.asked])
+        store.append(item)
     return store
 
 
@@ -40,14 +39,10 @@ class Reference:
         if len(self.states) > 1:
             self.states.pop()
 
-    def sampled_counts(self):
-        state, counts = self.states[-1], {}
-        for item in ITEMS:
-            if item.stream == "random" and all((item.row, label) in state for label in item.asked):
-                for label in item.asked:
-                    key = label, GIVEN[item.row][label], state[item.row, label]
-                    counts[key] = counts.get(key, 0) + 1
-        return {key: n_rows for key, n_rows in counts.items() if key[1] is not None}
+    def complete_rows(self):
+        state = self.states[-1]
+        random = [item for item in ITEMS if item.stream == "random"]
+        return sorted(item.row for item in random if all((item.row, label) in state for label in item.asked))
 
 
 actions = st.one_of(
@@ -71,7 +66,7 @@ def test_agrees_with_the_reference(sequence):
                 store.record(item, answers, only_open=only_open)
                 reference.record(item, answers, only_open)
             assert {(a.row, a.label): a.answer for a in store.answers()} == reference.states[-1]
-            assert {count[:3]: count.n_rows for count in store.sampled_counts()} == reference.sampled_counts()
+            assert store.sampled_rows() == reference.complete_rows()
             assert store.can_undo() == (len(reference.states) > 1)
 
 
@@ -79,12 +74,10 @@ def test_only_complete_random_rows_are_counted(tmp_path):
     with make_store(tmp_path / "decisions.db") as store:
         store.record(ITEMS[1], {0: "yes", 1: "no"})  # suspicious
         store.record(ITEMS[0], {0: "yes"})  # incomplete
-        assert (store.sampled_counts(), store.sampled_rows()) == ([], [])
+        assert store.sampled_rows() == []
         store.record(ITEMS[0], {1: "unsure"})
-        assert store.sampled_counts() == [AnswerCount(0, 1, "yes", 1), AnswerCount(1, 0, "unsure", 1)]
         assert store.sampled_rows() == [4]
-        store.record(ITEMS[2], {0: "yes", 1: "yes"})  # label 0 of this row is not observed
-        assert AnswerCount(0, 1, "yes", 1) in store.sampled_counts()
+        store.record(ITEMS[2], {0: "yes", 1: "yes"})
         assert store.sampled_answers()[0] == LabelAnswer(4, 0, "yes")
         assert store.progress() == {"rows": 3, "answers": 6, "drawn": 2, "counted": 2}
 
@@ -96,7 +89,7 @@ def test_every_answer_has_the_list_that_its_row_was_chosen_from(tmp_path):
         assert store.record_many([(1, 0, "yes"), (2, 0, "yes"), (3, 1, "no")]) == 2  # row 2 has an answer
         chosen = {(answer.row, answer.label): answer.chosen for answer in store.answers()}
         assert chosen == {(4, 0): "random", (2, 0): "suspicious", (1, 0): "bulk", (3, 1): "bulk"}
-        assert store.undo().position == -1  # all of them at once
+        assert store.undo()[0] == -1  # all of them at once
         assert {answer.row for answer in store.answers()} == {2, 4}
         assert store.progress()["answers"] == 2
 
@@ -111,7 +104,7 @@ def test_contents_survive_reopening(tmp_path):
         assert reopened.item(1) == ITEMS[1]
         assert (reopened.length(), reopened.progress()["drawn"], reopened.queued_rows()) == (3, 2, {2, 4, 5})
         assert reopened.metadata("trained") == {"a": 1}
-        assert reopened.undo() == (0, (0,))
+        assert reopened.undo() == (0, 0)
     assert store.answers() == []
     store.close()
 
@@ -158,7 +151,7 @@ def error_of_reading(path):
         with DecisionStore(path, METADATA) as store:
             store.metadata("rows"), store.item(0), store.length(), store.queued_rows(), store.can_undo()
             store.answers(), store.row_answers(4), store.sampled_rows(), store.sampled_answers()
-            store.sampled_counts(), store.progress(), store.undo()
+            store.agreement(), store.progress(), store.undo()
     except (OSError, ValueError) as error:
         return str(error)
     return None

@@ -3,27 +3,32 @@ from __future__ import annotations
 import csv
 import json
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from app.review.example import NAMES, TRUE, answer_correctly, make_session
-from ccmn.app.review import Retraining, export_answers
-from ccmn.app.review.review_data import read_review_data
+from app.review.http_client import make_client, sign_in
+from ccmn.app import review
 from ccmn.data import read_file
-from ccmn.data.column_roles import ColumnRoles
 from ccmn.models import CCMNClassifier, load_model
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Train with few epochs."""
+def train(session, **options):
+    """Train a model and wait for its end."""
+    training = review.Retraining(session, **options)
+    training.start()
+    while training.state == "running":
+        time.sleep(0.01)
+    assert training.error == ""
+    return training
 
-    def make(rates, random_state):
-        return CCMNClassifier(rates.noise, loss="hamming", epochs=15, lr=0.05, random_state=random_state)
 
-    monkeypatch.setattr("ccmn.app.review.retraining.make_review_classifier", make)
+def export(session):
+    return sign_in(make_client(session)).post("/export")
 
 
 def test_rates_use_the_random_sample_and_training_uses_every_answer(session, monkeypatch):
@@ -37,10 +42,7 @@ def test_rates_use_the_random_sample_and_training_uses_every_answer(session, mon
         return fit(self, X, y, **kwargs)
 
     monkeypatch.setattr(CCMNClassifier, "fit", spy)
-    training = Retraining(session)
-    training.start()
-    training.wait()
-    assert training.error == ""
+    train(session)
     rows, Y = seen["trusted"]
     assert sorted(rows) == sorted(session.store.sampled_rows())  # random rows only
     np.testing.assert_array_equal(Y, TRUE[rows])
@@ -58,10 +60,7 @@ def test_error_probabilities_are_learned_from_enough_random_rows(tmp_path, n_row
     while session.store.progress()["counted"] < n_rows:
         answer_correctly(session, 1)
     assert not session.queue.scores.known
-    training = Retraining(session)
-    training.start()
-    training.wait()
-    assert training.error == ""
+    train(session)
     assert session.queue.scores.known == known
     resumed = make_session(session.folder, declared=None)
     assert resumed.queue.scores.known == known
@@ -72,29 +71,28 @@ def test_error_probabilities_are_learned_from_enough_random_rows(tmp_path, n_row
 
 
 def test_only_one_training_runs_and_errors_are_reported(session, monkeypatch):
-    proceed = threading.Event()
+    proceed, started = threading.Event(), []
 
     def blocked(*_, **__):
+        started.append(1)
         proceed.wait()
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(CCMNClassifier, "fit", blocked)
-    training = Retraining(session)
-    assert training.start()
-    assert not training.start()
+    training = review.Retraining(session)
+    training.start()
+    training.start()
     assert training.state == "running"
     proceed.set()
-    training.wait()
-    assert (training.state, training.error) == ("failed", "RuntimeError: no memory")
+    while training.state == "running":
+        time.sleep(0.01)
+    assert (training.state, training.error, started) == ("failed", "RuntimeError: no memory", [1])
     assert session.trained is None
     assert not training.path.exists()
 
 
 def test_training_without_answers(session):
-    training = Retraining(session, on_trained=lambda model: model.extra_.update(note="mine"))
-    training.start()
-    training.wait()
-    assert training.state == "done"
+    training = train(session, on_trained=lambda model: model.extra_.update(note="mine"))
     assert load_model(training.path).extra_ == {"note": "mine"}
     assert session.trained["labels"] == 0
 
@@ -102,11 +100,8 @@ def test_training_without_answers(session):
 def test_exported_files(session):
     answer_correctly(session, 3, "suspicious")
     answer_correctly(session, 9)
-    session.answer(session.queue.open("random"), 1, "unsure")
-    files = export_answers(session)
-    assert sorted(
-        path.name for path in session.folder.iterdir() if path.suffix not in (".db-wal", ".db-shm")
-    ) == sorted(["decisions.db", *(path.name for path in files)])
+    session.store.record(session.queue.open("random"), {1: "unsure"})
+    export(session)
     answers = session.store.answers()
     with open(session.folder / "trusted.csv", newline="") as stream:
         lines = list(csv.DictReader(stream))
@@ -132,16 +127,15 @@ def test_exported_files(session):
 
 
 def test_failed_export_keeps_the_previous_files(session, monkeypatch):
-    export_answers(session)
+    export(session)
     before = {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"}
     answer_correctly(session, 3)
 
     def full_disk(*_, **__):
         raise OSError("no space left")
 
-    monkeypatch.setattr(csv, "writer", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        export_answers(session)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full_disk)
+    assert "no space left" in export(session).text
     assert {path.name: path.read_bytes() for path in session.folder.iterdir() if path.suffix == ".csv"} == before
     assert not [path for path in session.folder.iterdir() if path.name.startswith(".")]
 
@@ -154,7 +148,7 @@ def test_corrected_table_keeps_all_columns_and_unchanged_cells(tmp_path, tags):
     table = pd.DataFrame({"id": [f"T{i}" for i in range(len(given))], "tags": sets, **labels, "price": "1.50"})
     session = make_session(tmp_path / "review", table=table.copy, tags=tags)
     answer_correctly(session, 9)
-    export_answers(session)
+    export(session)
     written = pd.read_csv(session.folder / "corrected.csv", dtype=str, keep_default_na=False)
     assert list(written.columns) == list(table.columns)
     rows = sorted({answer.row for answer in session.store.answers()})
@@ -170,26 +164,30 @@ def test_corrected_table_keeps_all_columns_and_unchanged_cells(tmp_path, tags):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_table_that_changed_during_the_review(tmp_path, suffix):
-    path = tmp_path / f"data{suffix}"
+def test_table_that_changed_during_the_review(reviewing, tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
     table = pd.DataFrame({"x": np.arange(30.0), "y": [0, 1] * 15})
-    table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
-    dataset = read_review_data(path, ColumnRoles(["y"]))[0]
-    assert len(dataset.table()) == 30
-    path.write_bytes(b"x,y\n" + b"0" * 200_000 + b",1\n")
-    with pytest.raises(OSError, match=f"data{suffix} has changed since the review started"):
-        dataset.table()
-    session = make_session(tmp_path / "review", table=lambda: table.head(3))
-    with pytest.raises(OSError, match="3 rows instead of"):
-        export_answers(session)
-    session.close()
+
+    def use(client, session):
+        write(table.head(3))
+        assert "3 rows instead of 30" in client.post("/export").text
+        Path(f"data{suffix}").write_bytes(b"x,y\n" + b"0" * 200_000 + b",1\n")
+        response = client.post("/export")
+        assert response.status == 500
+        assert f"data{suffix} has changed since the review started" in response.text
+
+    def write(frame):
+        frame.to_csv("data.csv", index=False) if suffix == ".csv" else frame.to_parquet("data.parquet")
+
+    write(table)
+    reviewing(use, f"data{suffix}", "--labels", "y")
 
 
 def test_votes_are_those_of_each_reviewer(session):
     item = session.start()
     for reviewer, answer in (("Ann", "yes"), ("Bob", "no"), ("", "unsure")):
-        session.answer(item, 0, answer, reviewer)
-    export_answers(session)
+        session.store.record(item, {0: answer}, reviewer=reviewer)
+    export(session)
     votes = pd.read_csv(session.folder / "votes.csv")
     assert votes.to_dict("list") == {
         "row": [item.row] * 2,
@@ -209,10 +207,7 @@ def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monke
         return fit(self, X, y, **kwargs)
 
     monkeypatch.setattr(CCMNClassifier, "fit", spy)
-    training = Retraining(session)
-    training.start()
-    training.wait()
-    assert training.error == ""
+    train(session)
     comparison, n_sampled = session.trained["comparison"], len(session.store.sampled_rows())
     assert (comparison["on"], comparison["n_rows"]) == ("random sample", n_sampled)
     assert [n < len(TRUE) for n, _ in fitted] == [False] + [True] * 10  # the model, then two models per part

@@ -170,9 +170,7 @@ def test_links_of_reports_lead_to_a_row(session):
     assert session.store.length() == 0
 
 
-def test_error_page_of_a_browser_that_is_not_signed_in_says_what_to_do():
-    from ccmn.app.review.security import error_response
-
-    page = error_response({"accept": "text/html"}, 403, "Open the URL that `ccmn review` printed last.").body.decode()
-    assert "<code>ccmn review</code> printed last" in page
+def test_error_page_of_a_browser_that_is_not_signed_in_says_what_to_do(client):
+    page = client.get("/", accept="text/html").text
+    assert "open the URL that <code>ccmn review</code> printed last" in page
     assert 'href="/"' not in page  # the link would lead to the same error

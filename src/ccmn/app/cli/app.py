@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -43,24 +42,12 @@ PARAMETER_OPTIONS = {
 class ErrorReporter(TyperGroup):
     """Command group that prints errors and warnings as single lines on stderr."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """Run a command and exit; with ``standalone_mode=False`` return its result and let errors propagate."""
-        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
-        if not standalone_mode:
-            with drawn_by(draw_progress):
-                return run()
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command and exit."""
         try:
             with warnings.catch_warnings(), drawn_by(draw_progress):
                 warnings.showwarning = _print_warning
-                code = run()
+                code = super().main(*args, **{**extra, "standalone_mode": False})
         except typer.Abort:
             code = EXIT_INTERRUPTED
         except MistakesError as found:

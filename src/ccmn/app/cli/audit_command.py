@@ -9,6 +9,7 @@ import typer
 
 from ccmn.app.cli import options as opt
 from ccmn.app.cli import output
+from ccmn.app.files import write_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,10 +51,6 @@ def audit(
             help="Write all listed labels to this file: .csv, or .json with tasks for Label Studio.",
         ),
     ] = None,
-    cleanlab: Annotated[
-        Path | None,
-        typer.Option(metavar="CSV", help="Write one line per row as cleanlab does: is_label_issue and label_score."),
-    ] = None,
     report: output.ReportFile = None,
     picture: output.PictureSize = None,
     random_state: opt.RandomState = 0,
@@ -75,15 +72,17 @@ def audit(
     with opt.all_mistakes() as check:
         file = check(opt.check_source, source, context.params)
         check(opt.check_noise, noise)
-        check(_check_groups, groups, trusted, votes, noise)
+        if groups is not None and votes is not None:
+            check(opt.reject, "--groups names who labeled a row; with --votes the annotators are known")
+        if groups is not None and noise is not None and trusted is None:
+            check(opt.reject, "--groups has no effect on --noise without verified rows; pass --trusted as well")
         size = check(output.read_picture_size, picture)
         check(opt.check_inputs, trusted)
         check(opt.check_output, out, force, suffixes=(".csv", ".json"))
-        check(opt.check_output, cleanlab, force)
         check(opt.check_output, report, force)
-    from ccmn.app.duplicates import count_duplicates
-    from ccmn.app.issues import audit_data, label_sets
+    from ccmn.app.issues import RANKING_NOTE, audit_data, duplicates_note, label_sets
     from ccmn.app.report.tables import expected_table, rows_table
+    from ccmn.data.dataset import duplicate_rows
     from ccmn.data.trusted_files import read_trusted
 
     sources = None if groups is None else _read_groups(source, groups)
@@ -94,8 +93,9 @@ def audit(
         verified = read_trusted(trusted, data, row_id)
         found, rates = audit_data(data, declared, verified, sources, random_state, on_progress)
     names = [str(name) for name in data.label_names or range(data.q)]
-    issues, repeated = found.issues(names, top, min_p_wrong), count_duplicates(data)
-    _export(issues, found, data, out, cleanlab)
+    issues, repeated = found.issues(names, top, min_p_wrong), duplicate_rows(data.X)
+    if out is not None:
+        _export(issues, data, out)
     if report is not None:
         from ccmn.app.report.builders import audit_report
         from ccmn.app.report.instances import row_display
@@ -105,10 +105,10 @@ def audit(
         page = audit_report(data, found, issues, rates, display, top, random_state, repeated, review)
         output.write_report(page, report)
     rows = issues.row.unique()[:top].tolist()
-    shown = _described(issues[issues.row.isin(rows)], data, texts=False)
+    shown = _described(issues[issues.row.isin(rows)], data)
     sets = label_sets(issues, found.given, names, rows)
     if as_json:
-        output.print_json(_result(found, rates, names, repeated._asdict(), len(issues), shown, sets, out, report))
+        output.print_json(_result(found, rates, names, repeated, len(issues), shown, sets, out, report))
         return
     if summary := expected_table(found, names):
         output.print_table(summary)
@@ -118,13 +118,9 @@ def audit(
         listed = f"first {len(rows)} rows with {len(issues):,} listed labels"
         title = listed if found.known else f"the {len(rows)} most suspicious rows"
         output.print_table(rows_table(shown, sets, title))
-    for line in (found.note, repeated.note(data.n)):
-        if line:
-            typer.echo(line)
-    if out is not None:
-        typer.echo(f"{out}: {len(issues)} labels")
-    if report is not None:
-        typer.echo(f"report written to {report}")
+    written = out and f"{out}: {len(issues)} labels", report and f"report written to {report}"
+    for line in filter(None, (not found.known and RANKING_NOTE, duplicates_note(repeated, data.n), *written)):
+        typer.echo(line)
     if trusted is None:
         command = opt.next_command(context, "review", source, noise=noise, picture=picture)
         opt.print_next(command, "verify rows and correct labels")
@@ -137,7 +133,7 @@ def _result(
     found: Suspicions,
     rates: Any,
     names: list[str],
-    repeated: dict[str, int],
+    repeated: int,
     n_listed: int,
     shown: DataFrame,
     sets: list[dict[str, Any]],
@@ -160,14 +156,6 @@ def _result(
     }
 
 
-def _check_groups(column: str | None, trusted: Path | None, votes: str | None, noise: str | None) -> None:
-    """Reject ``--groups`` where it has no effect."""
-    if column is not None and votes is not None:
-        raise typer.BadParameter("--groups names who labeled a row; with --votes the annotators are known")
-    if column is not None and noise is not None and trusted is None:
-        raise typer.BadParameter("--groups has no effect on --noise without verified rows; pass --trusted as well")
-
-
 def _read_groups(source: str, column: str) -> list[str]:
     """Return the group of every row of a table."""
     from ccmn.data.formats import is_table, read_table
@@ -177,33 +165,22 @@ def _read_groups(source: str, column: str) -> list[str]:
     return [str(value) for value in read_table(source).frame[column]]
 
 
-def _export(
-    issues: DataFrame, found: Suspicions, data: MultiLabelData, out: Path | None, cleanlab: Path | None
-) -> None:
-    """Write the issues as CSV or as tasks for Label Studio, and the rows in the form of cleanlab."""
-    import numpy as np
-    import pandas as pd
-
-    if out is not None and out.suffix.lower() == ".json":
+def _export(issues: DataFrame, data: MultiLabelData, out: Path) -> None:
+    """Write the issues as CSV or as tasks for Label Studio."""
+    if out.suffix.lower() == ".json":
         from ccmn.data.exchange import write_label_studio
 
         write_label_studio(data, out, issues)
-    elif out is not None:
-        output.write_csv(_described(issues, data), out)
-    if cleanlab is not None:
-        row = np.arange(data.n)
-        wrong = np.isin(row, issues.row[issues.suggested != issues.given])
-        score = 1 - np.nan_to_num(found.score).max(1)
-        rows = pd.DataFrame({"row": row, "is_label_issue": wrong, "label_score": score})
-        output.write_csv(_described(rows, data, texts=False), cleanlab)
+        return
+    table = _described(issues, data)
+    if data.texts is not None:
+        table["text"] = [data.texts[row] for row in issues.row]
+    write_csv(table, out, "%.6g")
 
 
-def _described(issues: DataFrame, data: MultiLabelData, *, texts: bool = True) -> DataFrame:
-    """Return the issues with the identifiers and the texts of their rows."""
-    rows = issues["row"].tolist()
+def _described(issues: DataFrame, data: MultiLabelData) -> DataFrame:
+    """Return the issues with the identifiers of their rows."""
     described = issues.copy()
     if data.ids is not None:
-        described.insert(1, "id", [data.ids[row] for row in rows])
-    if texts and data.texts is not None:
-        described["text"] = [data.texts[row] for row in rows]
+        described.insert(1, "id", [data.ids[row] for row in issues.row])
     return described

@@ -12,13 +12,12 @@ from ccmn.app.cli import options as opt
 from ccmn.app.cli import output
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ccmn.data import MultiLabelData
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.dataset import Characteristics
-    from ccmn.estimation.diagnosis import UncertainLabels
+
+SIZES = {"n": "rows", "d": "features", "q": "labels"}
+"""Sizes that are printed of downloaded data."""
 
 data_app = typer.Typer(
     help="List, inspect, download and convert datasets.", no_args_is_help=True, rich_markup_mode=None
@@ -35,19 +34,10 @@ def list_datasets(data_dir: opt.DataDir = None, as_json: opt.Json = False) -> No
 
     places = {name: dataset_location(name, data_dir=data_dir) for name in DATASETS}
     if as_json:
-        rows = [
-            {
-                "name": row.name,
-                "domain": row.domain,
-                "n": row.n,
-                "d": row.paper.d,
-                "q": row.paper.q,
-                "paper": row.paper._asdict(),
-                "here": places[name],
-                "note": row.note,
-            }
-            for name, row in DATASETS.items()
-        ]
+        rows = []
+        for name, row in DATASETS.items():
+            sizes = {"n": row.n, "d": row.paper.d, "q": row.paper.q, "paper": row.paper._asdict()}
+            rows.append({"name": name, "domain": row.domain, **sizes, "here": places[name], "note": row.note})
         output.print_json(rows)
         return
     from ccmn.app.report.tables import datasets_table
@@ -110,37 +100,34 @@ def fetch(
     from ccmn.data.catalog import DATASETS, dataset_location, load_dataset
 
     if name == "ecg":
-        _fetch_ecg(out or Path("ecg.npz"), force, as_json)
-        return
-    if out is not None:
+        result = _fetch_ecg(out or Path("ecg.npz"), force)
+    elif out is not None:
         raise ValueError("--out requires the name ecg; use ccmn data convert to write a dataset")
-    DATASETS[name]  # rejects an unknown name
-    data = load_dataset(name, data_dir=data_dir)
-    if as_json:
-        location = dataset_location(name, data_dir=data_dir)
-        output.print_json({"name": name, "here": location, "n": data.n, "d": data.d, "q": data.q})
     else:
-        typer.echo(f"{name}: {data.n} rows, {data.d} features, {data.q} labels")
+        DATASETS[name]  # rejects an unknown name
+        data = load_dataset(name, data_dir=data_dir)
+        result = {"here": dataset_location(name, data_dir=data_dir), "n": data.n, "d": data.d, "q": data.q}
+    if as_json:
+        output.print_json({"name": name, **result})
+        return
+    sizes = ", ".join(f"{result[key]} {noun}" for key, noun in SIZES.items() if key in result)
+    terms = f". License: {result['license']}" if "license" in result else ""
+    typer.echo(f"{result.get('out', name)}: {sizes}{terms}")
 
 
-def _fetch_ecg(out: Path, force: bool, as_json: bool) -> None:
+def _fetch_ecg(out: Path, force: bool) -> dict[str, Any]:
     """Write the readings of electrocardiograms as numpy arrays."""
     import numpy as np
 
     from ccmn._files import atomic_write
     from ccmn.data.catalog import fetch_ecg
 
-    if out.suffix.lower() != ".npz":
-        raise ValueError("ecg contains arrays; pass --out FILE.npz")
-    opt.check_output(out, force)
+    opt.check_output(out, force, suffixes=(".npz",))
     arrays = fetch_ecg()
     with atomic_write(out) as stream:
         np.savez_compressed(stream, **arrays)
     shapes = {key: list(values.shape) for key, values in arrays.items()}
-    if as_json:
-        output.print_json({"name": "ecg", "out": str(out), "arrays": shapes, "license": "MIT"})
-    else:
-        typer.echo(f"{out}: {', '.join(f'{key} {tuple(shape)}' for key, shape in shapes.items())}")
+    return {"out": str(out), "n": len(arrays["Y_true"]), "arrays": shapes, "license": "MIT"}
 
 
 @data_app.command(cls=opt.Command)
@@ -155,15 +142,6 @@ def convert(
     image: opt.Image = None,
     row_id: opt.RowId = None,
     ignore: opt.Ignore = None,
-    uncertain: Annotated[
-        float | None,
-        typer.Option(
-            metavar="VALUE",
-            help="Third value in the label columns that means uncertain, such as -1 in CheXpert. Each entry becomes 0, "
-            "1 or empty, and the share of positives is printed for every label. Requires a table and --out FILE.csv.",
-            show_default=False,
-        ),
-    ] = None,
     data_dir: opt.DataDir = None,
     force: opt.Force = False,
     as_json: opt.Json = False,
@@ -174,9 +152,8 @@ def convert(
     one object per row, as read by Hugging Face datasets, Argilla and doccano. CSV has one column per label, or a column
     of labels (separated by --sep; # for doccano) if the data have texts, pictures or identifiers.
 
-    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz,
-    ccmn data convert export.json --out tickets.csv, or
-    ccmn data convert xray.csv --labels 'finding_*' --uncertain -1 --out resolved.csv
+    Examples: ccmn data convert yeast.arff --labels yeast.xml --out yeast.npz, or
+    ccmn data convert export.json --out tickets.csv
     """
     with opt.all_mistakes() as check:
         file = check(opt.check_source, source, context.params)
@@ -184,9 +161,6 @@ def convert(
     from ccmn.data.formats import writer_for
 
     write = writer_for(out)
-    if uncertain is not None:
-        _resolve_uncertain(source, file.roles, uncertain, out, as_json)
-        return
     data = _read_for_exchange(source, file.roles, out, data_dir)
     if out.suffix.lower() == ".csv" and not data.d and data.q:
         from ccmn.data.exchange import write_tag_csv
@@ -217,63 +191,6 @@ def _read_for_exchange(source: str, roles: ColumnRoles, out: Path, data_dir: Pat
     return table.data(np.empty((len(table.raw.frame), 0), dtype=np.float32), None)
 
 
-def _resolve_uncertain(source: str, roles: ColumnRoles, uncertain: float, out: Path, as_json: bool) -> None:
-    """Write the table with 0, 1 or nothing in the uncertain entries of its label columns."""
-    from dataclasses import replace
-
-    import numpy as np
-
-    from ccmn._files import atomic_write
-    from ccmn.data.cells import to_numbers, without_gap_words
-    from ccmn.data.column_roles import label_columns
-    from ccmn.data.formats import is_table, read_table
-    from ccmn.data.labeled_table import LabeledTable
-    from ccmn.estimation import resolve_uncertain
-
-    if not is_table(source) or roles.labels is None or out.suffix.lower() != ".csv":
-        raise ValueError("--uncertain requires a table (CSV, Parquet, JSON), --labels and --out FILE.csv")
-    raw = read_table(source)
-    names = [str(name) for name in raw.frame.columns]
-    chosen = [names[j] for j in label_columns(roles.labels, names)]
-    # The cells of CSV files are texts.
-    cells = raw.frame if raw.places is None else raw.frame.assign(**without_gap_words(raw.frame[chosen]))
-    values = np.column_stack([to_numbers(cells[name], raw.place) for name in chosen])
-    unclear = values == uncertain
-    without = raw.frame.assign(**{name: cells[name].mask(unclear[:, j]) for j, name in enumerate(chosen)})
-    _, data = LabeledTable.read(replace(raw, frame=without), replace(roles, labels=chosen)).fit()
-    found = resolve_uncertain(data.X, np.where(unclear, uncertain, data.Y), uncertain=uncertain)
-    resolved = {
-        name: ["" if np.isnan(value) else str(int(value)) for value in found.Y[:, j]] for j, name in enumerate(chosen)
-    }
-    with atomic_write(out) as stream:
-        raw.frame.assign(**resolved).to_csv(stream, index=False)
-    rows = [_resolution(name, found, unclear, j) for j, name in enumerate(chosen)]
-    if as_json:
-        output.print_json({"out": str(out), "n": len(values), "q": len(chosen), "labels": rows})
-        return
-    for row in rows:
-        if row["uncertain"]:
-            low, high = row["interval"]
-            typer.echo(
-                f"{row['label']}: {row['uncertain']} uncertain, {row['share_positive']:.0%} positive (90 % interval "
-                f"{low:.0%} to {high:.0%}); {row['set_to_1']} set to 1, {row['set_to_0']} set to 0, the others empty"
-            )
-    typer.echo(f"{out}: {len(values)} rows, {len(chosen)} labels")
-
-
-def _resolution(name: str, found: UncertainLabels, unclear: NDArray[np.bool_], j: int) -> dict[str, Any]:
-    """Return how the uncertain entries of label j were resolved."""
-    known = bool(found.counts[j])
-    return {
-        "label": name,
-        "uncertain": int(found.counts[j]),
-        "share_positive": round(float(found.share[j]), 4) if known else None,
-        "interval": [round(float(end), 4) for end in found.ci[j]] if known else None,
-        "set_to_1": int((unclear[:, j] & (found.Y[:, j] == 1)).sum()),
-        "set_to_0": int((unclear[:, j] & (found.Y[:, j] == 0)).sum()),
-    }
-
-
 def _available(data_dir: Path | None) -> list[str]:
     """Return the names of the datasets on this machine."""
     from ccmn.data.catalog import DATASETS, dataset_location
@@ -289,14 +206,9 @@ def _available(data_dir: Path | None) -> list[str]:
 
 def _describe(source: str, roles: ColumnRoles, data_dir: Path | None) -> tuple[Characteristics, Any]:
     """Return the characteristics of a dataset or file and those printed in the paper, if any."""
-    from ccmn.data import load_dataset
     from ccmn.data.catalog import DATASETS
     from ccmn.data.columns import Columns
     from ccmn.data.dataset import describe
-    from ccmn.data.formats import is_table
 
-    if source in DATASETS:
-        return describe(load_dataset(source, data_dir=data_dir)), DATASETS[source].paper
-    if is_table(source):
-        return describe(Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]), None
-    return describe(load_dataset(source, labels=roles.labels, data_dir=data_dir)), None
+    data = Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
+    return describe(data), DATASETS[source].paper if source in DATASETS else None

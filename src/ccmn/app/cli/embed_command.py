@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -72,7 +71,8 @@ def embed(
     Examples: ccmn embed photos.csv --image file --tags tags --encoder torchvision:resnet50 --out photos.parquet, or
     ccmn embed photos --encoder torchvision:resnet50 --out photos.parquet
     """
-    from ccmn.data.column_roles import ColumnRoles
+    from ccmn._files import prefix_errors
+    from ccmn.data.column_roles import ColumnRoles, check_columns
     from ccmn.data.encoders import remove_parts
 
     if source.is_dir():
@@ -90,8 +90,12 @@ def embed(
         opt.check_output(out, force)
         table, folder = _read_table(source, [name for name in (image, text, tags, row_id) if name]), source.parent
     roles = ColumnRoles(None, tags, sep.replace("\\t", "\t"), image=image, id=row_id)
-    _check_columns(table, source, {"--image": image, "--text": text, "--tags": tags, "--id": row_id})
     column = str(image if text is None else text)
+    with prefix_errors(source):
+        check_columns(list(map(str, table)), roles if text is None else replace(roles, text=(text,)))
+        empty = (table[column].isna() | (table[column] == "")).to_numpy()
+        if empty.any():
+            raise ValueError(f"row {int(empty.argmax()) + 1}: column {column!r} is empty")
     items = table[column].astype(str).tolist()
     kind = "image" if text is None else "text"
     vectors, parts = _encode(items, kind, encoder, device, batch_size, folder, out)
@@ -108,32 +112,10 @@ def embed(
     if tags is not None or labels is not None:
         # The file declares the other columns.
         opt.print_next(opt.shell_command("noise estimate", out, labels=labels, out=opt.unused_name("rates.json")))
-    elif binary := _binary_columns(kept):
-        command = opt.shell_command(
-            "noise estimate", out, labels=_joined_names(binary), out=opt.unused_name("rates.json")
-        )
-        opt.print_next(command, "if these columns are the labels")
     else:
         opt.print_next(
             opt.shell_command("predict", "MODEL", out), "to train a model, declare labels with --tags or --labels"
         )
-
-
-def _binary_columns(table: DataFrame) -> list[str]:
-    """Return the columns of 0 and 1, which may be labels."""
-    numbers = table.select_dtypes(["number", "bool"])
-    return [str(name) for name in numbers if numbers[name].isin((0, 1)).all() and numbers[name].nunique() == 2]
-
-
-def _joined_names(names: list[str]) -> str:
-    """Return names as one value of ``--labels``; a name with a comma is quoted.
-
-    >>> _joined_names(["sea", "sky, blue"])
-    'sea,"sky, blue"'
-    """
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
 
 
 def _encode(
@@ -193,18 +175,6 @@ def _read_table(source: Path, words: list[str]) -> DataFrame:
         with suppress(ValueError):  # a column of words
             numbers[name] = to_numbers(raw.frame[name], raw.place)
     return cast("DataFrame", raw.frame.assign(**numbers))
-
-
-def _check_columns(table: DataFrame, source: Path, chosen: dict[str, str | None]) -> None:
-    """Reject columns that the table does not have, and empty cells where an item to encode is expected."""
-    for option, name in chosen.items():
-        if name is not None and name not in table:
-            listed = ", ".join(map(str, table))
-            raise ValueError(f"{source} has no column {name!r} ({option}); its columns are {listed}")
-    column = chosen["--image"] or chosen["--text"]
-    empty = (table[column].isna() | (table[column] == "")).to_numpy()
-    if empty.any():
-        raise ValueError(f"{source}, row {int(empty.argmax()) + 1}: column {column!r} is empty")
 
 
 def _kept_columns(table: DataFrame, roles: ColumnRoles, encoded: str | None) -> DataFrame:

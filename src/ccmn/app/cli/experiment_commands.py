@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccmn.app.cli import options as opt
-from ccmn.app.cli.output import draw_progress, print_json, print_table, write_report, write_text
+from ccmn.app.cli.output import draw_progress, print_json, print_table, write_report
+from ccmn.app.files import write_text
 
 if TYPE_CHECKING:
     from ccmn.paper.runner import GroupFinished
     from ccmn.paper.summary import Summary
 
+DEMO_FIGURES = ("loss", "strategy", "hamming_loss", "ranking_loss", "average_precision")
+"""What the JSON output of the demo contains of each model."""
 ALL_TABLES = "all"
 """Value of TABLE that stands for the three tables of the paper."""
 SMALL_BESIDE = "yeast"
@@ -40,10 +42,7 @@ def demo(
     from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, make_demo, run_demo
     from ccmn.app.report.builders import demo_report
 
-    # Create the folder first: an error must not appear after the training.
-    if out.exists() and not out.is_dir():
-        raise NotADirectoryError(f"{out} is a file; --out expects a folder")
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)  # first: an error must not appear after the training
     report = out / "report.html"
     task = make_demo(2000 if quick else 8000, random_state)
     trained, n_models = [], len(STRATEGIES) * len(DEMO_LOSSES)
@@ -58,7 +57,7 @@ def demo(
             "n_test": len(task.X_test),
             "wrong_labels": task.wrong_labels,
             "noise": task.noise.to_dict(),
-            "results": [asdict(model.row) for model in trained],
+            "results": [{name: getattr(model, name) for name in DEMO_FIGURES} for model in trained],
             "report": str(report),
         }
         print_json(result)
@@ -66,19 +65,10 @@ def demo(
     from ccmn.app.report.tables import demo_description, demo_table
 
     typer.echo(demo_description(task))
-    print_table(demo_table([model.row for model in trained]))
+    print_table(demo_table(trained))
     typer.echo(f"report written to {report}")
     same = f" --random-state {random_state}" if random_state else ""
     typer.echo(f"to review the labels of these pictures and retrain, run: ccmn review --demo{same}")
-
-
-def _check_table(value: str) -> str:
-    """Return the name of a table."""
-    from ccmn.paper.tables import TABLES
-
-    if value != ALL_TABLES and value not in TABLES:
-        raise typer.BadParameter(f"{value!r} is not one of {', '.join((*TABLES, ALL_TABLES))}")
-    return value
 
 
 def reproduce(
@@ -86,7 +76,6 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TABLE",
-            callback=_check_table,
             help="table1 | table2 | table3 | journal1 | journal2, or all for the first three.",
             show_default=False,
         ),
@@ -126,11 +115,17 @@ def reproduce(
 
     Examples: ccmn reproduce table1 --datasets yeast --protocol moderate, or ccmn reproduce table1 --small
     """
+    import torch
+
     from ccmn._files import prefix_errors
+    from ccmn._validation import check_device
     from ccmn.paper.result_store import ResultStore
     from ccmn.paper.runner import prepare, run_columns
     from ccmn.paper.summary import summarize
+    from ccmn.paper.tables import TABLES
 
+    if table not in (*TABLES, ALL_TABLES):
+        opt.reject(f"{table!r} is not one of {', '.join((*TABLES, ALL_TABLES))}")
     tables = ["table1", "table2", "table3"] if table == ALL_TABLES else [table]
     prepared = prepare(
         tables, datasets=datasets, protocols=protocol, data_dir=data_dir, small=small, random_state=random_state
@@ -138,16 +133,20 @@ def reproduce(
     for name, reason in prepared.absent.items():
         typer.echo(f"ccmn: note: dataset {name} is skipped: {reason}", err=True)
     with ResultStore(store) as results, draw_progress() as on_progress:
+
+        def show(finished: GroupFinished) -> None:
+            column = finished.group.column
+            details = f"{column.table.name} {column.protocol.name} {column.dataset}"
+            on_progress("running", finished.cost, finished.total, details)
+
         run_columns(
             prepared.columns,
             results,
             methods=methods,
-            device=_resolve_device(device),
+            device=check_device(device, torch.cuda.is_available()),
             jobs=jobs,
             retry_failed=retry_failed,
-            on_progress=lambda finished: on_progress(
-                "running", finished.cost, finished.total, _describe_group(finished)
-            ),
+            on_progress=show,
         )
         stored = list(results.results())
         with prefix_errors(store):
@@ -199,18 +198,6 @@ def report(
     _print_summaries(summaries, as_json)
     for path in filter(None, (out, csv)):
         typer.echo(f"wrote {path}", err=True)
-
-
-def _resolve_device(name: str) -> str:
-    """Return the device for "auto": a GPU if torch can use one."""
-    import torch
-
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-
-
-def _describe_group(finished: GroupFinished) -> str:
-    column = finished.group.column
-    return f"{column.table.name} {column.protocol.name} {column.dataset}"
 
 
 def _print_summaries(summaries: Sequence[Summary], as_json: bool, beside: str = "") -> None:

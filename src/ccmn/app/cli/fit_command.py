@@ -38,9 +38,7 @@ Method = Annotated[
 ]
 LearningRates = Annotated[
     list[float] | None,
-    typer.Option(
-        metavar="X", callback=opt.check_learning_rates, help="Learning rate; repeat the option to select from several."
-    ),
+    typer.Option(metavar="X", min=1e-12, max=1e6, help="Learning rate; repeat the option to select from several."),
 ]
 Epochs = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of epochs.")]
 Validation = Annotated[
@@ -103,23 +101,25 @@ def fit(
             check(opt.reject, "Options other than --labels that select columns or rows require a file as DATA")
         check(opt.check_inputs, trusted, validation)
         check(opt.check_output, out, force, folder=True)
-    from ccmn.app.classifiers import make_classifier
     from ccmn.app.report.tables import fit_summary
-    from ccmn.estimation import NoiseRates
+    from ccmn.models import CCMNClassifier, CorrectedClassifier
 
     data, columns, X, Y, given = _read_shards(file) if sharded else _read_file(file, trusted)
     if validation is not None:
         rows = columns.read_labeled(validation, data_dir=data_dir)
         given["validation"] = (_named_features(rows.X, columns) if sharded else rows.X, _labels(rows))
     with _process_group(device) as (group, local_device), _recorded_interrupts() as interrupts:
-        rates = opt.read_noise(noise, data, words)
+        rates = None if noise == "none" else opt.read_noise(noise, data)
         settings = {name: value for name, value in network.items() if name in ("lr", "epochs")}
         if local_device is not None:
             settings["device"] = local_device
-        classifier = make_classifier(method, rates, random_state, verbose=1, **settings)
-        classifier.fit(X, Y, **given, **({} if checkpoint is None else {"checkpoint": checkpoint}))
-        if isinstance(rates, NoiseRates):
-            classifier.rates_ = rates
+        classifier: Any
+        if method == "corrected":
+            classifier = CorrectedClassifier(None, rates, random_state=random_state, verbose=1)
+        else:
+            classifier = CCMNClassifier(rates, loss=method, random_state=random_state, verbose=1, **settings)
+            given["checkpoint"] = checkpoint
+        classifier.fit(X, Y, **given)
         if columns.label_names is not None:
             classifier.label_names_ = tuple(columns.label_names)
         if sharded and columns.feature_names is not None:

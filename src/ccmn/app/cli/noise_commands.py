@@ -11,6 +11,7 @@ import typer
 
 from ccmn.app.cli import options as opt
 from ccmn.app.cli import output
+from ccmn.app.files import write_text
 
 noise_app = typer.Typer(help="Estimate, inject and show label noise.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -46,11 +47,12 @@ def estimate(
     """
     with opt.all_mistakes() as check:
         file = check(opt.check_source, source, context.params)
-        check(_check_noise_type, noise)
+        if noise not in opt.NOISE_TYPES:
+            check(opt.reject, f"--noise must be {', '.join(opt.NOISE_TYPES)}; got {noise!r}")
         check(opt.check_inputs, trusted)
         check(opt.check_output, out, force)
     from ccmn.app.issues import evidence_of
-    from ccmn.app.rates_files import describe_rates, write_rates
+    from ccmn.app.rates_files import describe_rates, rates_text
     from ccmn.app.report.tables import annotator_table
     from ccmn.data.trusted_files import read_trusted
     from ccmn.estimation.estimate import rates_of
@@ -63,7 +65,7 @@ def estimate(
         rates = rates_of(evidence_of(data, noise, verified, random_state))
     annotators = None if data.votes is None else infer_labels(data.votes, random_state=random_state).annotators
     if out is not None:
-        write_rates(rates, out)
+        write_text(out, rates_text(rates))
     if as_json:
         listed = {} if annotators is None else {"annotators": annotators.to_dict("records")}
         output.print_json({**describe_rates(rates), **listed})
@@ -83,12 +85,6 @@ def _print_rates(rates: Any) -> None:
     output.print_table(rates_table(rates))
     for warning in rate_warnings(rates) if isinstance(rates, NoiseRates) else ():
         typer.echo(output.printable(f"! {warning}"))
-
-
-def _check_noise_type(value: str) -> None:
-    """Reject other values of ``--noise`` than a noise type."""
-    if value not in opt.NOISE_TYPES:
-        raise typer.BadParameter(f"--noise must be {', '.join(opt.NOISE_TYPES)}; got {value!r}")
 
 
 @noise_app.command(cls=opt.Command)
@@ -123,6 +119,7 @@ def inject(
         check(opt.check_inputs, rates)
         check(opt.check_output, out, force)
         check(opt.check_output, rates_file, force)
+    from ccmn._containers import is_sparse
     from ccmn._files import atomic_write
     from ccmn._random import as_generator
     from ccmn.app.rates_files import rates_text, read_matching
@@ -132,7 +129,7 @@ def inject(
 
     write = writer_for(out)
     data = read_numbers(source, file.roles, data_dir)
-    observed = int((data.Y == data.Y).sum()) if not hasattr(data.Y, "tocsr") else data.n * data.q  # NaN is not NaN
+    observed = data.n * data.q if is_sparse(data.Y) else int((data.Y == data.Y).sum())  # NaN is not equal to itself
     if observed == 0:
         raise ValueError(f"{source} contains no observed labels to add noise to")
     if rates is None:
@@ -142,11 +139,13 @@ def inject(
         noise = getattr(noise, "noise", noise)  # of estimated rates
     noisy = replace(data, Y=noise.corrupt(data.Y, random_state=as_generator(random_state)), candidates=None)
     with atomic_write(rates_file) as stream:  # an error leaves both old files or none
-        stream.write(rates_text(noise))
+        stream.write(rates_text(noise).encode())
         stream.flush()
         os.fsync(stream.fileno())
         write(noisy, out)
-    removed, added = _count_flips(data.Y, noisy.Y)
+    changes: Any = noisy.Y.astype("f4") - data.Y
+    values = changes.data if is_sparse(changes) else changes
+    removed, added = int((values == -1).sum()), int((values == 1).sum())
     flipped = removed + added
     if as_json:
         counts = {"labels": observed, "flipped": flipped, "lost": removed, "added": added}
@@ -174,13 +173,3 @@ def show(
         output.print_json(describe_rates(found))
     else:
         _print_rates(found)
-
-
-def _count_flips(true: Any, noisy: Any) -> tuple[int, int]:
-    """Return how many labels were removed and how many were added."""
-    from ccmn._containers import is_sparse
-
-    if is_sparse(true):
-        kept = int(true.multiply(noisy).sum())
-        return int(true.sum()) - kept, int(noisy.sum()) - kept
-    return int(((true == 1) & (noisy == 0)).sum()), int(((true == 0) & (noisy == 1)).sum())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,6 +115,8 @@ DataDir = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
+OUT_OF_MEMORY = "allocate memory|out of memory|failed to map segment"
+"""Words of errors which mean that the memory is exhausted."""
 CARRIED_OPTIONS = ("labels", "tags", "sep", "text", "image", "row_id", "ignore", "votes", "items", "random_state")
 """Parameters that describe the data; the command that is printed as the next step repeats them."""
 REMOVED_OPTIONS = {
@@ -139,6 +140,8 @@ REMOVED_OPTIONS = {
         "use the parameters of ccmn.CCMNClassifier in Python",
     ),
     **dict.fromkeys(("--memory", "--n-labels"), "use ccmn.data.ShardedData in Python"),
+    "--cleanlab": "use --out issues.csv, or cleanlab in Python (examples/recipes/with_cleanlab.py)",
+    "--uncertain": "use ccmn.estimation.resolve_uncertain in Python",
     "--candidates": "in Python, pass data.candidates as the labels to fit",
     "--open": "follow the printed link",
     "--host": "the server listens on 127.0.0.1; use ssh -L to reach it from another machine",
@@ -146,6 +149,7 @@ REMOVED_OPTIONS = {
     "--cache": "write the rates with ccmn noise estimate --out, and pass them as --noise",
     "--partial": "use --rho-neg RATE",
     "--missing": "use --rho-pos RATE",
+    "--picture": "use --report and --picture of ccmn audit",
     "--paper-draw": "in Python, use ccmn.paper.make_repeat",
     "--keep": "name numeric columns, --tags or --id; join other columns by the identifier",
 }
@@ -170,19 +174,11 @@ class Command(TyperCommand):
             return super().invoke(ctx)
         except (MemoryError, RuntimeError, ImportError) as error:
             reason = str(error).partition("\n")[0]
-            if not _is_memory_error(error, reason):
+            # torch on a CPU and on a CUDA device, and the loader of shared libraries
+            if not isinstance(error, MemoryError) and not re.search(OUT_OF_MEMORY, reason):
                 raise
             source = ctx.params.get("source") or "these data"
             raise MemoryError(f"not enough memory for {source}" + (f" ({reason})" if reason else "")) from error
-
-
-def _is_memory_error(error: Exception, reason: str) -> bool:
-    """Return whether an exception means that the memory is exhausted; libraries report it in different ways."""
-    if isinstance(error, RuntimeError):  # torch on a CPU, and on a CUDA device
-        return re.search("can't allocate memory|out of memory", reason) is not None
-    if isinstance(error, ImportError):  # the loader of shared libraries
-        return re.search("failed to map segment|[Cc]annot allocate memory", reason) is not None
-    return True
 
 
 class MistakesError(Exception):
@@ -210,8 +206,6 @@ def all_mistakes() -> Iterator[Callable[..., Any]]:
             mistakes.append(error)
 
     yield check
-    if len(mistakes) == 1:
-        raise mistakes[0]
     if mistakes:
         raise MistakesError(mistakes)
 
@@ -236,11 +230,7 @@ class Source(NamedTuple):
     def require_features(self, data: MultiLabelData) -> None:
         """Reject data without features."""
         if not data.d:
-            hint = (
-                ""
-                if self.votes is None
-                else (". Describe the items with --items FILE; ccmn votes and ccmn noise estimate need no features")
-            )
+            hint = ". Describe the items with --items FILE" if self.votes is not None else ""
             raise ValueError(f"{self.path}: there are no features in these data{hint}")
 
 
@@ -292,21 +282,6 @@ def check_inputs(*paths: Path | None) -> None:
             check_file(path)
 
 
-def check_learning_rates(values: list[float] | None) -> list[float] | None:
-    """Return the learning rates if all are positive."""
-    for value in values or ():
-        if not 0 < value < math.inf:
-            raise typer.BadParameter(f"Expected a positive number; got {value:g}")
-    return values
-
-
-def check_fraction(value: float | None) -> float | None:
-    """Return a fraction strictly between 0 and 1."""
-    if value is None or 0 < value < 1:
-        return value
-    raise typer.BadParameter(f"Expected a number between 0 and 1, both excluded; got {value:g}")
-
-
 def check_device(value: str | None) -> str | None:
     """Return the name of a device; whether torch can use it is checked later, because its import takes seconds."""
     if value is not None and not re.fullmatch(r"auto|cpu|mps|(cuda|xpu)(:\d+)?|meta", value):
@@ -330,27 +305,20 @@ def read_labels(text: str | None) -> LabelSpec | None:
     if re.fullmatch(r"[+-]?\d+", text.strip()):
         return int(text)
     if "," in text:
-        return [name for name in _split(text) if name]
+        return list(read_names(text.strip(" ,"), "--labels"))
     if not text.strip():
         raise typer.BadParameter("--labels is empty; expected column names (a,b,c), a pattern, a count or a file")
     return text
 
 
-def _split(text: str) -> list[str]:
-    """Return names that are separated by commas; names with a comma are in double quotes."""
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-
-
 def read_names(text: str | None, option: str) -> tuple[str, ...]:
-    """Return the column names of an option.
+    """Return the column names of an option; names with a comma are in double quotes.
 
     >>> read_names('title, "body, long"', "--text")
     ('title', 'body, long')
     """
-    if text is None:
-        return ()
-    names = tuple(_split(text))
-    if not names or not all(names):
+    names = () if text is None else tuple(map(str.strip, next(csv.reader([text], skipinitialspace=True), [])))
+    if text is not None and not (names and all(names)):
         raise typer.BadParameter(f"{option} expects column names, as a,b; got {text!r}")
     return names
 
@@ -368,17 +336,11 @@ def read_roles(given: Mapping[str, Any]) -> ColumnRoles:
 
 
 def read_vote_columns(text: str | None) -> list[str] | None:
-    """Return the value of ``--votes``: three or four column names.
-
-    >>> read_vote_columns("item, worker, tag")
-    ['item', 'worker', 'tag']
-    """
-    if text is None:
-        return None
-    names = _split(text)
-    if len(names) not in (3, 4) or not all(names):
+    """Return the value of ``--votes``: three or four column names."""
+    names = list(read_names(text, "--votes"))
+    if text is not None and len(names) not in (3, 4):
         raise typer.BadParameter(f"--votes expects ITEM,ANNOTATOR,LABEL or ITEM,ANNOTATOR,LABEL,VALUE; got {text!r}")
-    return names
+    return names or None
 
 
 def shell_command(command: str, *arguments: object, **options: object) -> str:
@@ -449,12 +411,13 @@ def check_output(path: Path | None, force: bool, *, folder: bool = False, suffix
         raise IsADirectoryError(f"{path} is a folder; expected the path of a file")
 
 
-def check_noise(value: str | None, words: Sequence[str] = NOISE_TYPES) -> None:
+def check_noise(value: str | Path | None, words: Sequence[str] = NOISE_TYPES) -> None:
     """Reject a value of ``--noise`` that is neither one of the words nor an existing file."""
     if value is None or value in words:
         return
-    if not value.endswith(".json") and not Path(value).is_file():
-        raise typer.BadParameter(f"--noise must be {', '.join(words)} or a JSON file of noise rates; got {value!r}")
+    if not str(value).endswith(".json") and not Path(value).is_file():
+        expected = f"{', '.join(words)} or a JSON file of noise rates" if words else "a JSON file of noise rates"
+        raise typer.BadParameter(f"--noise must be {expected}; got {str(value)!r}")
     check_inputs(Path(value))
 
 
@@ -463,19 +426,3 @@ def read_noise(value: str, data: Any, words: Sequence[str] = NOISE_TYPES) -> Any
     from ccmn.app.rates_files import read_matching
 
     return value if value in words else read_matching(Path(value), data.label_names, data.q)
-
-
-def check_rates_file(path: Path | None) -> None:
-    """Reject a value of ``--noise`` that is not an existing file."""
-    if path is not None and str(path) in (*NOISE_TYPES, "none") and not path.exists():
-        raise typer.BadParameter(
-            f"--noise of this command must be a JSON file of noise rates, as written by ccmn noise estimate --out; got "
-            f"{str(path)!r}"
-        )
-    check_inputs(path)
-
-
-def check_model(path: Path) -> None:
-    """Reject a model that does not exist."""
-    if not path.exists():
-        raise FileNotFoundError(f"model {path} does not exist")

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from ccmn._progress import OnProgress
     from ccmn.app.report.sections import Report
     from ccmn.app.report.tables import TableData
@@ -128,22 +126,7 @@ def read_picture_size(text: str | None) -> tuple[int, ...] | None:
 
 def write_report(report: Report, path: Path) -> None:
     """Write a report as an HTML page."""
-    from ccmn.app.report.html import report_page
+    from ccmn.app.files import write_text
+    from ccmn.app.report.html import render_page
 
-    write_text(path, report_page(report))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    from ccmn._files import atomic_write
-
-    with atomic_write(path) as stream:
-        stream.write(text.encode(errors="backslashreplace"))  # names of files may not be UTF-8
-
-
-def write_csv(table: DataFrame, path: Path, float_format: str = "%.6g") -> None:
-    """Write a table as CSV, atomically."""
-    from ccmn._files import atomic_write
-
-    with atomic_write(path) as stream:
-        table.to_csv(stream, index=False, float_format=float_format)
+    write_text(path, render_page("report.html", title=report.title, report=report))

@@ -14,6 +14,8 @@ from ccmn.app.cli import options as opt
 from ccmn.app.cli import output
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pandas import DataFrame
 
     from ccmn.data import MultiLabelData
@@ -25,8 +27,6 @@ BLOCK_ENTRIES = 1 << 22
 """Predictions are made in blocks of rows with this number of probabilities, which bounds the memory."""
 OTHER_FORMATS = (".xlsx", ".xls", ".parquet", ".json", ".jsonl", ".npz")
 """Endings of files that other programs would not read as CSV."""
-MAX_STANDARD_ERRORS = 4
-"""An estimated loss this many standard errors below zero is reported as inconsistent with the noise rates."""
 
 
 def predict(
@@ -57,7 +57,7 @@ def predict(
     noise: opt.RatesFile = None,
     confidence: Annotated[
         float,
-        typer.Option(metavar="P", callback=opt.check_fraction, help="Probability that the target of --control is met."),
+        typer.Option(metavar="P", min=0.001, max=0.999, help="Probability that the target of --control is met."),
     ] = 0.9,
     data_dir: opt.DataDir = None,
     force: opt.Force = False,
@@ -75,10 +75,10 @@ def predict(
     Example: ccmn predict model.ccmn new.csv --out predictions.csv
     """
     with opt.all_mistakes() as check:
-        check(opt.check_model, model)
+        check(opt.check_inputs, model)
         check(opt.check_source, source, {"row_id": row_id, "data_dir": data_dir})
         target = check(_read_control, control, calibration, labels, noise)
-        check(opt.check_rates_file, noise)
+        check(opt.check_noise, noise, ())
         if out is not None and out.suffix.lower() in OTHER_FORMATS:
             check(opt.reject, f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
         check(opt.check_output, out, force)
@@ -98,18 +98,23 @@ def predict(
     described = {} if guarantee is None else {"control": guarantee.to_dict()}
     if out is not None:
         with atomic_write(out) as stream:
-            for block in blocks:
-                block.write(stream, top)
+            _write(blocks, stream, top)
         printed = {"out": str(out), "rows": data.n, **described}
         output.print_json(printed) if as_json else typer.echo(f"{out}: {data.n} rows")
     elif as_json:
         parts = list(blocks)
-        predicted = [row for block in parts for row in block.to_dicts(top)]
-        names = list(parts[0].probabilities)
-        output.print_json({"labels": names, "cut": 0.5 if cut is None else cut, **described, "rows": predicted})
+        predicted = [row for block in parts for row in block.records(top)]
+        output.print_json(
+            {"labels": parts[0].names, "cut": 0.5 if cut is None else cut, **described, "rows": predicted}
+        )
     else:
-        for block in blocks:
-            block.write(sys.stdout.buffer, top)
+        _write(blocks, sys.stdout.buffer, top)
+
+
+def _write(blocks: Iterator[Predictions], stream: IO[bytes], top: int | None) -> None:
+    """Write CSV in UTF-8, all labels or the most probable ones; a header only before the first row."""
+    for number, block in enumerate(blocks):
+        block.table(top).to_csv(stream, index=False, header=not number, float_format="%.6g", lineterminator="\n")
 
 
 def evaluate(
@@ -122,7 +127,6 @@ def evaluate(
     row_id: opt.RowId = None,
     noise: opt.RatesFile = None,
     report: output.ReportFile = None,
-    picture: output.PictureSize = None,
     data_dir: opt.DataDir = None,
     force: opt.Force = False,
     as_json: opt.Json = False,
@@ -135,16 +139,17 @@ def evaluate(
     Example: ccmn evaluate model.ccmn test.csv
     """
     with opt.all_mistakes() as check:
-        check(opt.check_model, model)
+        check(opt.check_inputs, model)
         file = check(opt.check_source, source, context.params)
-        size = check(output.read_picture_size, picture)
-        check(opt.check_rates_file, noise)
+        check(opt.check_noise, noise, ())
         check(opt.check_output, report, force)
     from ccmn._files import prefix_errors
-    from ccmn.app.duplicates import count_duplicates
+    from ccmn.app.issues import duplicates_note
     from ccmn.app.rates_files import read_matching
     from ccmn.app.report.facts import AS_GIVEN, CORRECTED, MetricRow, measure, out_of_range_notes, rows_with_labels
     from ccmn.app.report.tables import metrics_table
+    from ccmn.data.dataset import duplicate_rows
+    from ccmn.noise import ClassConditionalNoise
 
     classifier, columns = load_columns(model)
     data = columns.read_labeled(source, roles=file.roles, data_dir=data_dir)
@@ -152,40 +157,34 @@ def evaluate(
     with prefix_errors(source):
         data = _observed_rows(data) if rates is None else data
     scores = classifier.decision_function(data.X).reshape(data.n, data.q)
-    repeated, figures = count_duplicates(data), measure(data.Y, scores, rates)
-    hamming = figures["hamming_loss"]
-    if hamming.se is not None and hamming.value < -MAX_STANDARD_ERRORS * hamming.se:
-        typer.echo(
-            f"ccmn: note: the estimated Hamming loss {hamming.value:.3f} (± {hamming.se:.3f}) is clearly below 0: "
-            "the labels contain less noise than --noise states. If they are clean, omit --noise.",
-            err=True,
-        )
+    repeated, figures = duplicate_rows(data.X), measure(data.Y, scores, rates)
     if report is not None:
         from ccmn.app.report.builders import evaluation_report
-        from ccmn.app.report.instances import row_display
 
-        display = row_display(data, data.Y, size, Path(source).parent, columns.table)
-        output.write_report(evaluation_report(data, classifier, scores, rates, display, repeated), report)
+        output.write_report(evaluation_report(data, classifier, scores, rates, repeated), report)
     if as_json:
         values = {
             name: figure.value if rates is None else {**vars(figure), "out_of_range": figure.out_of_range}
             for name, figure in figures.items()
         }
-        result = {"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "duplicates": repeated._asdict()}
-        written = {} if report is None else {"report": str(report)}
-        output.print_json({**result, "metrics": values, **written})
+        result = {"n": data.n, "q": data.q, "noise": rates and rates.to_dict(), "duplicates": repeated}
+        output.print_json({**result, "metrics": values, "report": report and str(report)})
         return
     row = MetricRow(AS_GIVEN if rates is None else CORRECTED, figures)
     labeled = int(rows_with_labels(data.Y).sum())
     caption = f"{data.n:,} rows"
     if rates is not None:
-        caption += ", estimated for the true labels from noisy labels; ±: standard error. A row without labels has no"
-        caption += " order: it counts as correct, in one error as wrong"
+        caption += (
+            ", estimated for the true labels from noisy labels; ±: standard error. A row without labels has no order: "
+            "it counts as correct, in one error as wrong"
+        )
     elif labeled < data.n:
         caption += f"; metrics of the order of labels: the {labeled:,} rows with a label"
     output.print_table(metrics_table([row], caption))
-    notes = [*out_of_range_notes([row]), repeated.note(data.n)]
-    if rates is None and not _is_clean(classifier.noise_):
+    notes = [*out_of_range_notes([row]), duplicates_note(repeated, data.n)]
+    trained = classifier.noise_
+    clean = isinstance(trained, ClassConditionalNoise) and not (trained.rho_pos.any() or trained.rho_neg.any())
+    if rates is None and not clean:
         notes.append(
             "If these labels are as noisy as the training labels, add --noise RATES.json (written by ccmn noise "
             "estimate --out): the metrics on the true labels are then estimated."
@@ -194,13 +193,6 @@ def evaluate(
         typer.echo(note)
     if report is not None:
         typer.echo(f"report written to {report}")
-
-
-def _is_clean(noise: Any) -> bool:
-    """Return whether a noise model changes no label."""
-    from ccmn.noise import ClassConditionalNoise
-
-    return isinstance(noise, ClassConditionalNoise) and not (noise.rho_pos.any() or noise.rho_neg.any())
 
 
 def _observed_rows(data: MultiLabelData) -> MultiLabelData:
@@ -237,31 +229,24 @@ def load_columns(path: Path, *, fast: bool = False) -> tuple[Any, Columns]:
 
         classifier = load_model(path)
     with prefix_errors(path):
-        return classifier, model_columns(classifier)
+        return classifier, _model_columns(classifier)
 
 
-def model_columns(classifier: Any) -> Columns:
-    """Return the columns that a model reads from a file."""
+def _model_columns(classifier: Any) -> Columns:
     from ccmn._validation import check_names
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
     from ccmn.data.table_preprocessor import TablePreprocessor
 
     extra = classifier.extra_
-    table = TablePreprocessor.from_dict(extra["table"]) if "table" in extra else None
-    if table is not None:
-        width, n_labels = len(table.feature_names_out_), len(classifier.classes_)
-        if width != classifier.n_features_in_:
-            raise ValueError(f"the model is damaged: it has {classifier.n_features_in_} features but {width} columns")
-        roles = ColumnRoles.from_dict(extra.get("roles"))
-        return Columns(width, n_labels, None, classifier.label_names_, table=table, roles=roles)
-    names = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
-    return Columns(
-        n_features=classifier.n_features_in_,
-        n_labels=len(classifier.classes_),
-        feature_names=check_names(names, classifier.n_features_in_, "feature"),
-        label_names=classifier.label_names_,
-    )
+    width, n_labels = classifier.n_features_in_, len(classifier.classes_)
+    if "table" not in extra:
+        given = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
+        return Columns(width, n_labels, check_names(given, width, "feature"), classifier.label_names_)
+    table, roles = TablePreprocessor.from_dict(extra["table"]), ColumnRoles.from_dict(extra.get("roles"))
+    if width != len(table.feature_names_out_):
+        raise ValueError(f"the model is damaged: it has {width} features but {len(table.feature_names_out_)} columns")
+    return Columns(width, n_labels, None, classifier.label_names_, table=table, roles=roles)
 
 
 def _read_control(
@@ -328,72 +313,48 @@ def _predict_blocks(
         rows = data.X[start : start + size]
         labels, p = to_dense_array(classifier.predict(rows)), classifier.predict_proba(rows)
         if labels.ndim == 1:
-            names, predicted = list(classifier.classes_), labels[:, None] == classifier.classes_
+            names, labels = classifier.classes_, labels[:, None] == classifier.classes_
         else:
-            names, predicted = list(classifier.label_names_ or classifier.classes_), labels == 1
-        if threshold is not None:
-            predicted = p >= threshold
+            names = classifier.label_names_ or classifier.classes_
         keys = pd.DataFrame({"row": range(start, start + len(p))})
         if data.ids is not None:
             keys["id" if id_name == "row" else id_name] = list(data.ids[start : start + size])
-        texts = [str(name) for name in names]
-        yield Predictions(keys, pd.DataFrame(p, columns=texts), pd.DataFrame(predicted, columns=texts), not start)
+        yield Predictions(keys, [str(name) for name in names], p, labels == 1 if threshold is None else p >= threshold)
 
 
 class Predictions(NamedTuple):
     """Identifiers, probabilities and predicted labels of consecutive rows."""
 
     keys: DataFrame
-    probabilities: DataFrame
-    predicted: DataFrame
-    is_first: bool
+    names: list[str]
+    p: NDArray[np.floating[Any]]
+    predicted: NDArray[np.bool_]
 
-    def wide(self) -> DataFrame:
-        """Return a line per row: every label as 0 or 1, then the probability of every label."""
+    def table(self, k: int | None = None) -> DataFrame:
+        """Return a line per row: every label as 0 or 1, then the probability of every label; or one per rank up to k.
+
+        The lines of ranks are the most probable labels in descending order, ties in the order of the labels.
+        """
+        import numpy as np
         import pandas as pd
 
-        return pd.concat(
-            [self.keys, self.predicted.astype(int), self.probabilities.add_prefix("p(").add_suffix(")")], axis=1
-        )
-
-    def top(self, k: int) -> DataFrame:
-        """Return k lines per row: its most probable labels in descending order."""
-        import numpy as np
-
-        order = self.order(k)
-        lines = self.keys.loc[np.repeat(np.arange(len(order)), order.shape[1])].reset_index(drop=True)
-        lines["rank"] = np.tile(np.arange(1, order.shape[1] + 1), len(order))
-        lines["label"] = self.probabilities.columns.to_numpy()[order].ravel()
-        lines["probability"] = np.take_along_axis(self.probabilities.to_numpy(), order, 1).ravel()
-        return lines.assign(predicted=np.take_along_axis(self.predicted.to_numpy(), order, 1).ravel().astype(int))
-
-    def order(self, k: int | None) -> Any:
-        """Return the k most probable labels of every row, ties in the order of the labels; all labels without ``k``."""
-        import numpy as np
-
-        p = self.probabilities.to_numpy()
         if k is None:
-            return np.tile(np.arange(p.shape[1]), (len(p), 1))
-        return np.argsort(-p, axis=1, kind="stable")[:, :k]
-
-    def to_dicts(self, k: int | None = None) -> list[dict[str, Any]]:
-        """Return for every row its predicted labels and the probabilities of all or of the k most probable labels."""
-        names, found = list(self.probabilities), list[dict[str, Any]]()
-        rows = zip(
-            self.keys.to_dict("records"), self.order(k), self.predicted.to_numpy(), self.probabilities.to_numpy()
+            labels = pd.DataFrame(self.predicted.astype(int), columns=self.names)
+            probabilities = pd.DataFrame(self.p, columns=[f"p({name})" for name in self.names])
+            return pd.concat([self.keys, labels, probabilities], axis=1)
+        order = np.argsort(-self.p, axis=1, kind="stable")[:, :k]
+        row = np.repeat(np.arange(len(order)), order.shape[1])
+        return self.keys.iloc[row].assign(
+            rank=np.tile(np.arange(1, order.shape[1] + 1), len(order)),
+            label=np.array(self.names, dtype=object)[order.ravel()],
+            probability=self.p[row, order.ravel()],
+            predicted=self.predicted[row, order.ravel()].astype(int),
         )
-        for keys, best, predicted, p in rows:
-            chosen = [names[j] for j in best if predicted[j]]
-            found.append(
-                {
-                    **{str(key): value for key, value in keys.items()},
-                    "predicted": chosen,
-                    "probability": {names[j]: float(p[j]) for j in best},
-                }
-            )
-        return found
 
-    def write(self, stream: IO[bytes], k: int | None = None) -> None:
-        """Write CSV in UTF-8, all labels or the k most probable ones; a header only before the first row."""
-        table = self.wide() if k is None else self.top(k)
-        table.to_csv(stream, index=False, header=self.is_first, float_format="%.6g", lineterminator="\n")
+    def records(self, k: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield for every row its predicted labels and the probabilities of all or of the k most probable labels."""
+        for keys, predicted, p in zip(self.keys.to_dict("records"), self.predicted, self.p):
+            best = range(len(p)) if k is None else (-p).argsort(kind="stable")[:k]
+            chosen = [self.names[j] for j in best if predicted[j]]
+            probability = {self.names[j]: float(p[j]) for j in best}
+            yield {**{str(key): value for key, value in keys.items()}, "predicted": chosen, "probability": probability}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccmn.app.cli import options as opt
-from ccmn.app.cli.output import PictureSize, print_json
+from ccmn.app.cli.output import PictureSize, print_json, read_picture_size
 from ccmn.app.cli.predict_command import store_columns
 
 if TYPE_CHECKING:
@@ -60,22 +60,24 @@ def review(
             check(opt.reject, "--demo cannot be combined with options that describe DATA")
         if image_dir is not None and image is None:
             check(opt.reject, "--image-dir requires --image")
+        if sum(value is not None for value in (text, picture, image)) > 1:
+            check(opt.reject, "Expected at most one of --text, --picture and --image")
+        size = check(read_picture_size, picture)
         if source is not None:
             file = check(opt.check_source, source, context.params)
         check(opt.check_noise, noise)
         folder = check(_review_folder, out, "digits" if source is None else Path(source).name.partition(".")[0])
     from ccmn._files import private_files
-    from ccmn.app.review import Retraining, demo_session, open_session, read_review_data
-    from ccmn.app.review.server import check_installed, serve
+    from ccmn.app.review import Retraining, demo_session, open_session, review_dataset, serve
 
-    check_installed()
     with private_files():
         if source is None:
             session, columns = demo_session(folder, random_state=random_state), None
         else:
-            dataset, columns = read_review_data(file.path, *file[1:], picture=picture, image_dir=image_dir)
-            rates = None if noise is None else opt.read_noise(noise, dataset.data)
-            session = open_session(dataset, folder, rates, random_state)
+            columns, data = file.read()
+            file.require_features(data)
+            dataset = review_dataset(data, columns, source, size, image_dir or Path(items or source).parent)
+            session = open_session(dataset, folder, noise and opt.read_noise(noise, data), random_state)
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)
         )

@@ -9,6 +9,7 @@ import typer
 
 from ccmn.app.cli import options as opt
 from ccmn.app.cli import output
+from ccmn.app.files import write_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,7 +62,7 @@ def votes(
     inferred = infer_labels(data.votes, data.X if data.d else None, random_state)
     agreement, table = label_agreement(inferred.votes), _consensus(data, inferred)
     if out is not None:
-        output.write_csv(table, out, "%.4g")
+        write_csv(table, out, "%.4g")
     n, n_annotators, q = inferred.votes.shape
     counts = {"n": n, "annotators": n_annotators, "q": q, "votes": int(inferred.votes.value.size)}
     if as_json:

@@ -11,9 +11,10 @@ import numpy as np
 from ccmn._containers import to_dense_array
 from ccmn._validation import FloatArray
 from ccmn.app.demo_task import DEMO_LOSSES, STRATEGIES, DemoModel, DemoTask
-from ccmn.app.issues import RANKING_NOTE, Suspicions, find_suspicions, predict_out_of_fold
+from ccmn.app.issues import RANKING_NOTE, Suspicions, duplicates_note, find_suspicions, predict_out_of_fold
+from ccmn.app.pictures import feature_pixels
 from ccmn.app.report.facts import MEAN_AVERAGE_PRECISION, OUT_OF_RANGE_REASONS, MetricRow, measure
-from ccmn.app.report.instances import Show, pictures
+from ccmn.app.report.instances import Instance, Show
 from ccmn.app.report.sections import (
     Report,
     Section,
@@ -31,17 +32,15 @@ from ccmn.app.report.tables import DEMO_MODELS
 from ccmn.data import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
 from ccmn.estimation import NoiseRates
-from ccmn.noise import ClassConditionalNoise, NoiseModel
+from ccmn.noise import NoiseModel
 from ccmn.votes import infer_labels
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ccmn.app.duplicates import Duplicates
-
 Noise = NoiseModel | NoiseRates | None
 MAX_ROWS = 24
-"""Number of rows with suspicious labels in the reports of evaluations and of the demo."""
+"""Number of rows with suspicious labels in the report of the demo."""
 
 
 def audit_report(
@@ -52,7 +51,7 @@ def audit_report(
     show: Show,
     max_rows: int,
     random_state: int,
-    repeated: Duplicates,
+    repeated: int,
     review_command: str,
 ) -> Report:
     """Return the report of an audit, with the contents of the first ``max_rows`` listed rows.
@@ -84,7 +83,7 @@ def audit_report(
         metrics_section(rows, model + note) if rows else None,
         average_precision_section(names, label_variants(given, found.proba, _correcting(noise)), model),
         labels_section(given, names),
-        note=repeated.note(data.n),
+        note=duplicates_note(repeated, data.n),
     )
 
 
@@ -115,9 +114,7 @@ def audit_headline(found: Suspicions) -> str:
     )
 
 
-def evaluation_report(
-    data: MultiLabelData, classifier: Any, scores: FloatArray, noise: Noise, show: Show, repeated: Duplicates
-) -> Report:
+def evaluation_report(data: MultiLabelData, classifier: Any, scores: FloatArray, noise: Noise, repeated: int) -> Report:
     """Return the report of a model whose scores are (n, q); if ``noise`` is given, the labels of ``data`` are noisy."""
     labels = to_dense_array(data.Y).astype(np.float64)
     names = [str(name) for name in data.label_names or classifier.label_names_ or range(data.q)]
@@ -138,40 +135,24 @@ def evaluation_report(
         average_precision_section(names, label_variants(labels, scores, correcting), "Scores of the model."),
         rates_section(classifier.noise_, names, note=trained) if noise is None else rates_section(noise, names),
         metrics_section(rows, "Predictions of the model." + note),
-        _evaluation_issues(classifier, data, labels, names, correcting, show),
         labels_section(labels, names),
-        note=repeated.note(data.n),
+        note=duplicates_note(repeated, data.n),
     )
-
-
-def _evaluation_issues(
-    classifier: Any, data: MultiLabelData, labels: FloatArray, names: list[str], noise: Noise, show: Show
-) -> Section | None:
-    """Return the label issues found with the predictions of the model; None without noise rates per label."""
-    if not isinstance(noise, ClassConditionalNoise):
-        return None
-    clean = classifier.predict_proba(data.X)
-    noisy = noise.rho_neg + (1 - noise.rho_pos - noise.rho_neg) * clean
-    issues = find_suspicions(labels, noisy, noise, known=True).issues(names, MAX_ROWS)
-    note = (
-        "The probability that a label is wrong follows from the probabilities of the model and the noise rates. It "
-        "is valid only for rows that the model was not trained on: a model reproduces errors of its training labels."
-    )
-    return issues_section(issues, labels, names, show, note, known=True, max_rows=MAX_ROWS, ids=data.ids)
 
 
 def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
     """Return the report of the demo: simulated noise, estimated rates, models with and without noise correction."""
     names = list(task.noise.label_names or ())
-    hamming = {m.row.strategy: m for m in models if m.row.loss.startswith(DEMO_LOSSES[0][0])}
+    hamming = {model.strategy: model for model in models if model.loss.startswith(DEMO_LOSSES[0][0])}
     rates = replace(hamming["estimated"].classifier.rates_, label_names=tuple(names))
     noisy, clean = task.Y_noisy.astype(np.float64), task.Y_test.astype(np.float64)
+    pixels = feature_pixels(task.X, DIGIT_SCENE_SHAPE)
     found = find_suspicions(noisy, predict_out_of_fold(task.X, noisy, 0), rates, known=True)
     rows = [
         MetricRow(
-            f"{model.row.loss.split()[0]}: {DEMO_MODELS[model.row.strategy].removeprefix('noisy labels, ')}",
+            f"{model.loss.split()[0]}: {DEMO_MODELS[model.strategy].removeprefix('noisy labels, ')}",
             measure(task.Y_test, model.scores, standard_errors=True),
-            STRATEGIES.index(model.row.strategy),
+            STRATEGIES.index(model.strategy),
         )
         for model in models
     ]
@@ -187,7 +168,7 @@ def demo_report(task: DemoTask, models: Sequence[DemoModel]) -> Report:
             found.issues(names, MAX_ROWS),
             noisy,
             names,
-            pictures(task.X, DIGIT_SCENE_SHAPE),
+            lambda row, label: Instance(pixels(row)),
             "The probability that a label is wrong follows from out-of-fold predictions and the estimated noise rates. "
             "The true labels are known here because the noise was simulated. To review labels and retrain, run: ccmn "
             "review --demo (with the --random-state of ccmn demo, if you set one).",

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._validation import FloatArray
 from ccmn.metrics import METRICS
+from ccmn.metrics.corrected_metrics import average_precision_sums
 from ccmn.metrics.metric import Noise
 from ccmn.noise import ClassConditionalNoise
 
@@ -79,36 +81,29 @@ def measure(
     >>> measure([[1, 0], [0, 1]], np.array([[0.5, -0.5], [0.5, -0.5]]))["hamming_loss"]
     MetricValue(value=0.5, se=None, status=None)
     """
-    predicted, values = (scores >= 0).astype(int), {}
-    labeled, everything = rows_with_labels(Y), np.ones(len(scores), dtype=bool)
+    predicted, labeled, values = (scores >= 0).astype(int), rows_with_labels(Y), {}
+    clean = ClassConditionalNoise(0.0, 0.0, n_labels=scores.shape[1]) if standard_errors else None
     for name in sorted(METRICS, key=lambda name: name != MEAN_AVERAGE_PRECISION):
-        metric = METRICS[name]
+        metric, given = METRICS[name], Y
         second, bounds = scores if metric.needs == "scores" else predicted, metric.bounds(scores.shape[1])
-        if noise is not None:
-            estimate = metric.function(Y, second, noise=noise)
+        if noise is None and name in RANK_METRICS and not labeled.all():
+            given, second = Y[labeled] if is_sparse(Y) else np.asarray(Y)[labeled], second[labeled]
+        if not len(second):
+            values[name] = MetricValue(math.nan, bounds=bounds)
+        elif noise is not None:
+            estimate = metric.function(given, second, noise=noise)
             values[name] = MetricValue(estimate.value, estimate.se, str(estimate.status), bounds)
-            continue
-        used = labeled if name in RANK_METRICS else everything
-        if not used.any():
-            values[name] = MetricValue(math.nan, None, bounds=bounds)
-            continue
-        given, second, error = Y if used.all() else _take(Y, used), second[used], None
-        if standard_errors:
-            clean = ClassConditionalNoise(0.0, 0.0, n_labels=scores.shape[1])
+        else:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the metrics themselves warn below
-                error = float(metric.function(given, second, noise=clean).se)
-        values[name] = MetricValue(float(metric.function(given, second)), error, bounds=bounds)
+                warnings.simplefilter("ignore", UserWarning)  # the metric itself warns below
+                error = None if clean is None else float(metric.function(given, second, noise=clean).se)
+            values[name] = MetricValue(float(metric.function(given, second)), error, bounds=bounds)
     return values
 
 
 def rows_with_labels(Y: Any) -> NDArray[np.bool_]:
     """Return which rows have a label."""
     return np.asarray((Y == 1).sum(1) if is_sparse(Y) else (np.asarray(Y) == 1).sum(1)).ravel() > 0
-
-
-def _take(Y: Any, rows: NDArray[np.bool_]) -> Any:
-    return Y[rows] if is_sparse(Y) else np.asarray(Y)[rows]
 
 
 def out_of_range_notes(rows: list[MetricRow]) -> list[str]:
@@ -121,28 +116,14 @@ def out_of_range_notes(rows: list[MetricRow]) -> list[str]:
     return [f"* outside [{low:g}, {high:g}]: {OUT_OF_RANGE_REASONS}." for low, high in sorted(exceeded)]
 
 
-def average_precision_of_label(p: FloatArray, scores: FloatArray) -> float:
-    r"""Compute the average precision of one label from labels or debiased labels p (n,); NaN is left out.
+def average_precisions(p: FloatArray, scores: FloatArray) -> FloatArray:
+    """Return the average precision of each label from labels or debiased labels p (n, q), clipped to [0, 1].
 
-    With the rows S_t of scores of at least t,
+    It is consistent for the true labels, and NaN without positive labels.
 
-    .. math::
-        \text{precision}(t) = \frac{1}{|S_t|} \sum_{i \in S_t} p_i, \qquad
-        \text{recall}(t) = \frac{\sum_{i \in S_t} p_i}{\sum_i p_i}
-
-    Both are consistent for the true labels. As in scikit-learn, the result is the sum of precision times increase in
-    recall. It is clipped to [0, 1], and NaN without positive labels.
-
-    >>> average_precision_of_label(np.array([1.0, 0.0, 1.0]), np.array([3.0, 2.0, 1.0]))
-    0.8333...
+    >>> average_precisions(np.array([[1.0], [0.0], [1.0]]), np.array([[3.0], [2.0], [1.0]]))
+    array([0.83333333])
     """
-    observed = ~np.isnan(p)
-    p, scores = p[observed], scores[observed]
-    if not p.size or p.sum() <= 0:
-        return math.nan
-    order = np.argsort(-scores, kind="stable")
-    # Rows of equal scores are selected together: a threshold can only follow the last of them.
-    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
-    hits = np.cumsum(p[order])[last]
-    average = (np.diff(hits / p.sum(), prepend=0.0) * hits / (last + 1)).sum()
-    return float(np.clip(average, 0.0, 1.0))
+    hits, positives = (part.numpy() for part in average_precision_sums(torch.tensor(p), torch.tensor(scores)))
+    found: FloatArray = np.divide(hits, positives, out=np.full_like(positives, np.nan), where=positives > 0)
+    return found.clip(0, 1)

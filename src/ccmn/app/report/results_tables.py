@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ccmn.app.report.html import render_page
-from ccmn.app.report.svg import Mark, row_chart
+from ccmn.app.report.html import Mark, render_page, row_chart
 from ccmn.app.report.tables import TableData, metric_title
 from ccmn.paper.summary import PRINTED_TOLERANCE, Summary, TableEntry
 from ccmn.paper.tables import AS_PRINTED, GREATER_IS_BETTER, is_proposed, printed_values
@@ -17,12 +16,6 @@ SELECTIONS = {
     "clean": "epoch and learning rate selected on true validation labels, as in the paper",
     "noisy": "epoch and learning rate selected on noisy validation labels with corrected metrics, as in practice",
 }
-
-OVERVIEW = (
-    *("protocol", "selection", "within .02 of the printed value (at most .02 worse)", "unbiased wins / ties / losses"),
-    "machine, seconds of all cells",
-)
-"""Columns of the overview, after the name of the table."""
 
 _MARKS = {"better": "•", "worse": "∘", "": ""}
 
@@ -130,14 +123,12 @@ def results_page(summaries: Sequence[Summary]) -> str:
     """Render one page with all tables, statements and average ranks."""
     keys = dict.fromkeys((s.table.name, s.protocol) for s in summaries)
     sections = [_section_view([s for s in summaries if (s.table.name, s.protocol) == key]) for key in keys]
-    timed = any(summary.seconds for summary in summaries)  # values read from a CSV file do not contain the machine
     return render_page(
         "results.html",
         title="Reproduced tables",
         near=PRINTED_TOLERANCE,
         marks=_MARKS,
-        overview_head=OVERVIEW if timed else OVERVIEW[:-1],
-        overview=[(_anchor(summary), _overview_row(summary, timed)) for summary in summaries],
+        overview=[(_anchor(summary), _overview_row(summary)) for summary in summaries],
         sections=sections,
     )
 
@@ -146,11 +137,10 @@ def _anchor(summary: Summary) -> str:
     return f"{summary.table.name}-{summary.protocol}"
 
 
-def _overview_row(summary: Summary, timed: bool) -> tuple[str, ...]:
+def _overview_row(summary: Summary) -> tuple[str, ...]:
     agree, near, judged = summary.near_printed()
-    machine = (f"{', '.join(summary.machines)}, {summary.seconds:.0f}" if summary.seconds else "–",) if timed else ()
     wins = " / ".join(map(str, summary.wins()))
-    return summary.table.name, summary.protocol, summary.selection, f"{agree} ({near}) of {judged}", wins, *machine
+    return summary.table.name, summary.protocol, summary.selection, f"{agree} ({near}) of {judged}", wins
 
 
 def _section_view(summaries: Sequence[Summary]) -> dict[str, Any]:

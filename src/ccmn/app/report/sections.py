@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -15,13 +15,13 @@ from ccmn.app.report.facts import (
     AS_GIVEN,
     CORRECTED,
     MetricRow,
-    average_precision_of_label,
+    average_precisions,
     measure,
     out_of_range_notes,
     rows_with_labels,
 )
+from ccmn.app.report.html import Mark, row_chart
 from ccmn.app.report.instances import Instance, Show
-from ccmn.app.report.svg import Mark, row_chart, shorten
 from ccmn.app.report.tables import (
     TableData,
     annotator_table,
@@ -52,21 +52,15 @@ _NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2)
 _RATES = {"pos": "missing-label rate, rho_pos", "neg": "added-label rate, rho_neg"}
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """Row with suspicious labels."""
 
     row: int
     heading: str
     """Number and identifier of the row, and the labels given to it."""
-    issues: tuple[tuple[str, str, bool | None], ...]
+    issues: Sequence[tuple[str, str, bool | None]]
     """Suspicious labels: name, what is suspicious, and whether the label is wrong, if that is known."""
     instance: Instance
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the suspicious labels."""
-        return [name for name, *_ in self.issues]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +129,10 @@ def rates_section(
     """Return estimated or known noise rates; None for noise models without rates per label."""
     if not isinstance(noise, (ClassConditionalNoise, NoiseRates)):
         return None
-    notes = "The missing-label rate is the share of true labels that are not given; the added-label rate is the share "
-    notes += "of absent labels that are given. "
+    notes = (
+        "The missing-label rate is the share of true labels that are not given; the added-label rate is the share of "
+        "absent labels that are given. "
+    )
     warnings: tuple[str, ...] = ()
     if isinstance(noise, NoiseRates):
         warnings = rate_warnings(noise)
@@ -146,13 +142,9 @@ def rates_section(
     charts = []
     for side, title in _RATES.items():
         values = getattr(noise, f"rho_{side}")
-        ends = getattr(noise, f"ci_{side}", np.full((len(values), 2), np.nan))
-        known = [None] * len(values) if true is None else getattr(true, f"rho_{side}").tolist()
-        marks = [
-            Mark(name, float(value), float(low), float(high), rate)
-            for name, value, (low, high), rate in zip(names, values, ends, known)
-        ]
-        charts.append(row_chart(marks[:MAX_DRAWN], title))
+        ends = getattr(noise, f"ci_{side}", np.full((len(values), 2), np.nan)).T
+        known = [None] * len(values) if true is None else getattr(true, f"rho_{side}")
+        charts.append(row_chart([Mark(*line) for line in zip(names[:MAX_DRAWN], values, *ends, known)], title))
     shown = (notes + note, *_rest_is_in_the_table(len(names), "labels"))
     table = rates_table(noise, true)
     return Section("rates", "Noise rates of the labels", shown, charts, table=table, warnings=warnings)
@@ -170,8 +162,9 @@ def annotators_section(annotators: pd.DataFrame) -> Section:
     for side, title in _RATES.items():
         columns = [f"rho_{side}{end}" for end in ("", "_low", "_high")]
         means = groups[columns].mean().loc[order[:MAX_DRAWN]]
-        marks = [Mark(str(name), *line) for name, line in zip(means.index, means.to_numpy().tolist())]
-        charts.append(row_chart(marks, f"mean {title}"))
+        charts.append(
+            row_chart([Mark(str(name), *line) for name, *line in means.itertuples(name=None)], f"mean {title}")
+        )
     note = (
         "Error rates of every annotator, estimated from the votes: means over the labels, annotators with the most "
         "votes first. Bars: means of the 90 % intervals. Rates that sum to 1 carry no information; a sum above 1 means "
@@ -207,11 +200,10 @@ def metrics_section(rows: list[MetricRow], note: str) -> Section:
         for row in rows:
             metric = row.values[name]
             half = _NORMAL_QUANTILE * (np.nan if metric.se is None else metric.se)
-            low, high = metric.value - half, min(metric.value + half, metric.bounds[1])
-            marks.append(Mark(row.name, metric.value, low, high, None, row.color, "*" * metric.out_of_range))
+            ends = metric.value - half, min(metric.value + half, metric.bounds[1])
+            marks.append(Mark(row.name, metric.value, *ends, None, row.color, "*" * metric.out_of_range))
         # Metrics to be maximized are at most 1: an axis that ends before would make poor values look good.
-        end = 1.0 if METRICS[name].greater_is_better else None
-        charts.append(row_chart(marks, directed_title(name), end))
+        charts.append(row_chart(marks, directed_title(name), 1.0 if METRICS[name].greater_is_better else None))
     notes = [f"{note} Bars: 90 % confidence intervals over rows."]
     notes += [f"{outside} It is drawn at the end of this range." for outside in out_of_range_notes(rows)]
     return Section("metrics", "Accuracy of the predictions", notes, charts, table=metrics_table(rows))
@@ -231,17 +223,12 @@ def average_precision_section(
     names: Sequence[str], variants: Mapping[str, tuple[FloatArray, FloatArray]], note: str
 ) -> Section:
     """Return the average precision of labels (n, q), debiased or not, by scores (n, q), of every variant."""
-    charts, rows = [], []
-    columns = [
-        [average_precision_of_label(p[:, j], scores[:, j]) for j in range(len(names))]
-        for p, scores in variants.values()
+    columns = {variant: average_precisions(*values).tolist() for variant, values in variants.items()}
+    charts = [
+        row_chart([Mark(*line, color=number) for line in zip(names[:MAX_DRAWN], column)], variant, 1.0)
+        for number, (variant, column) in enumerate(columns.items())
     ]
-    for j, name in enumerate(names):
-        values = [column[j] for column in columns]
-        rows.append((name, *map(decimals, values)))
-        marks = [Mark(variant, value, color=number) for number, (variant, value) in enumerate(zip(variants, values))]
-        if j < MAX_DRAWN:
-            charts.append(row_chart(marks, shorten(name, 40), 1.0))
+    rows = list(zip(names, *(map(decimals, column) for column in columns.values())))
     notes = [note, *_rest_is_in_the_table(len(names), "labels")]
     table = TableData(("label", *variants), rows)
     return Section("average_precision", "Average precision of each label", notes, charts, table=table)
@@ -262,21 +249,19 @@ def issues_section(
 ) -> Section:
     """Return the first rows with listed labels (:meth:`ccmn.app.issues.Suspicions.issues`) and their contents."""
     column = {str(name): j for j, name in enumerate(names)}
-    first = issues.row.unique()[:max_rows].tolist()
-    cards = []
-    for rank, row in enumerate(first, start=1):
-        listed = issues[issues.row == row].to_dict("records")
+    cards, verdicts = [], []
+    for rank, row in enumerate(issues.row.unique()[:max_rows].tolist(), start=1):
         entries = []
-        for line in listed:
+        for line in issues[issues.row == row].to_dict("records"):
             suspect = "is given, perhaps false" if line["given"] else "is not given, perhaps missing"
             share = f": {100 * min(line['p_wrong'], MAX_SHARE):.0f} %" if known else ""
             wrong = None if Y_true is None else bool(Y_true[row, column[line["label"]]] != line["given"])
-            entries.append((str(line["label"]), suspect + share, wrong))
+            entries.append((line["label"], suspect + share, wrong))
+            verdicts += [] if wrong is None else [wrong]
         labels = ", ".join(str(name) for name, value in zip(names, given[row]) if value == 1)
         identifier = "" if ids is None else f" ({ids[row]})"
         heading = f"{'' if known else f'rank {rank}, '}row {row}{identifier}; labels given: {labels or 'none'}"
-        cards.append(Card(row, heading, tuple(entries), show(row, column[listed[0]["label"]])))
-    verdicts = [wrong for card in cards for *_, wrong in card.issues if wrong is not None]
+        cards.append(Card(row, heading, entries, show(row, column[entries[0][0]])))
     if not cards:
         note = "No label has an error probability as large as asked for."
     elif known:

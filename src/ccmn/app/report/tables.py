@@ -12,7 +12,7 @@ from ccmn.noise import ClassConditionalNoise, NoiseModel, TransitionNoise
 if TYPE_CHECKING:  # not imported at run time: each command needs only one of them
     import pandas as pd
 
-    from ccmn.app.demo_task import DemoRow, DemoTask
+    from ccmn.app.demo_task import DemoModel, DemoTask
     from ccmn.app.issues import Suspicions
     from ccmn.app.report.facts import MetricRow
     from ccmn.data.catalog import Dataset, PaperRow
@@ -273,7 +273,7 @@ def demo_description(task: DemoTask) -> str:
     )
 
 
-def demo_table(rows: Sequence[DemoRow]) -> TableData:
+def demo_table(rows: Sequence[DemoModel]) -> TableData:
     """Return the comparison of the models of the demo."""
     cells = []
     for row in rows:

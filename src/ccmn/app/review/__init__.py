@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ccmn.app.review.retraining import Retraining as Retraining
-from ccmn.app.review.retraining import export_answers as export_answers
 from ccmn.app.review.review_data import ReviewDataset as ReviewDataset
-from ccmn.app.review.review_data import read_review_data as read_review_data
+from ccmn.app.review.review_data import review_dataset as review_dataset
 from ccmn.app.review.server import serve as serve
 from ccmn.app.review.session import ReviewSession as ReviewSession
 from ccmn.app.review.session import demo_session as demo_session

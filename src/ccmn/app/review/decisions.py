@@ -31,6 +31,8 @@ SELECT COUNT(DISTINCT row), COUNT(*), (SELECT COUNT(DISTINCT row) FROM sample),
     (SELECT COUNT(*) FROM ({_COMPLETE_ROWS}))
 FROM answers
 """
+_LATEST = "(SELECT *, MAX(id) FROM decisions WHERE NOT undone GROUP BY row, label, reviewer)"
+"""Latest answers of each reviewer."""
 _LATEST_ACTION = "SELECT MAX(action) FROM decisions WHERE NOT undone AND reviewer = ?"
 
 
@@ -53,15 +55,6 @@ class LabelAnswer(NamedTuple):
     """A value of ``Stream``, or "bulk" for a suggestion that was accepted for many rows at once."""
 
 
-class AnswerCount(NamedTuple):
-    """Number of complete rows of the random sample with this given label and this answer."""
-
-    label: int
-    given: int
-    answer: Answer
-    n_rows: int
-
-
 class ReviewerAnswer(NamedTuple):
     """Latest answer of one reviewer for one label of one row."""
 
@@ -77,13 +70,6 @@ class Note(NamedTuple):
     row: int
     reviewer: str
     text: str
-
-
-class UndoneAction(NamedTuple):
-    """Position in the queue and labels of an action that was undone."""
-
-    position: int
-    labels: tuple[int, ...]
 
 
 class DecisionStore(SQLiteStore):
@@ -114,8 +100,7 @@ CREATE TABLE IF NOT EXISTS items (
     asked TEXT NOT NULL                -- JSON list of label numbers, in display order
 );
 CREATE TABLE IF NOT EXISTS sample (    -- labels in question on the rows of the random sample
-    row INTEGER, label INTEGER, given INTEGER,   -- 0, 1 or null (not observed)
-    PRIMARY KEY (row, label)
+    row INTEGER, label INTEGER, PRIMARY KEY (row, label)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS decisions (           -- history of all answers, including undone ones
     id INTEGER PRIMARY KEY AUTOINCREMENT, action INTEGER NOT NULL,
@@ -130,26 +115,23 @@ CREATE TABLE IF NOT EXISTS notes (
     row INTEGER, reviewer TEXT, note TEXT NOT NULL, PRIMARY KEY (row, reviewer)
 ) WITHOUT ROWID;
 """
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(self, path: PathLike, metadata: Mapping[str, Any]) -> None:
         super().__init__(path)
         try:
-            self._check_metadata(metadata)
+            with self._transaction() as execute:
+                for name, value in metadata.items():
+                    execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+                    (stored,) = execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+                    if stored != json.dumps(value):
+                        raise ValueError(
+                            f"{path} contains decisions about other data: {name} is {self._from_json(stored)!r} in the "
+                            f"file and {value!r} in the data; use another folder (--out) or the same data"
+                        )
         except BaseException:
             self.close()
             raise
-
-    def _check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        with self._transaction() as execute:
-            for name, value in metadata.items():
-                execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
-                (stored,) = execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-                if stored != json.dumps(value):
-                    raise ValueError(
-                        f"{self.path} contains decisions about other data: {name} is {self._from_json(stored)!r} in "
-                        f"the file and {value!r} in the data; use another folder (--out) or the same data"
-                    )
 
     # -- metadata
 
@@ -165,30 +147,27 @@ CREATE TABLE IF NOT EXISTS notes (
 
     # -- queue
 
-    def item(self, position: int) -> QueueItem | None:
-        """Return the item at a position of the queue; None beyond its end."""
-        rows = self._query("SELECT position, row, stream, asked FROM items WHERE position = ?", (position,))
-        if not rows:
-            return None
-        _, row, stream, asked = rows[0]
-        labels = self._from_json(asked)
-        if not isinstance(labels, list):
-            raise self._not_a_store(f"the labels at position {position} are not a list")
-        return QueueItem(position, row, stream, tuple(labels))
+    def item(self, position: int | None) -> QueueItem | None:
+        """Return the item at a position of the queue; None if there is none."""
+        query = "SELECT position, row, stream, asked FROM items WHERE position = ?"
+        for where, row, stream, asked in self._query(query, (position,)):
+            labels = self._from_json(asked)
+            if not isinstance(labels, list):
+                raise self._not_a_store(f"the labels at position {position} are not a list")
+            return QueueItem(where, row, stream, tuple(labels))
+        return None
 
     def position_of(self, row: int, stream: Stream) -> int | None:
         """Return the position of a row in a list; None if it is not in the list."""
-        (found,) = self._query("SELECT MAX(position) FROM items WHERE row = ? AND stream = ?", (row, stream))
-        return None if found[0] is None else int(found[0])
+        ((found,),) = self._query("SELECT MAX(position) FROM items WHERE row = ? AND stream = ?", (row, stream))
+        return None if found is None else int(found)
 
     def neighbor(self, position: int, stream: Stream, step: int) -> QueueItem | None:
         """Return the item after (``step`` 1) or before (-1) a position in one list; None if there is none."""
-        comparison, order = (">", "ASC") if step > 0 else ("<", "DESC")
-        query = (
-            f"SELECT position FROM items WHERE position {comparison} ? AND stream = ? ORDER BY position {order} LIMIT 1"
-        )
-        found = self._query(query, (position, stream))
-        return self.item(found[0][0]) if found else None
+        end, comparison = ("MIN", ">") if step > 0 else ("MAX", "<")
+        query = f"SELECT {end}(position) FROM items WHERE position {comparison} ? AND stream = ?"
+        ((found,),) = self._query(query, (position, stream))
+        return self.item(found)
 
     def length(self) -> int:
         """Return the number of items in the queue."""
@@ -198,13 +177,12 @@ CREATE TABLE IF NOT EXISTS notes (
         """Return the rows in the queue."""
         return {row for (row,) in self._query("SELECT DISTINCT row FROM items")}
 
-    def append(self, item: QueueItem, given: Sequence[int | None]) -> None:
-        """Append an item with the given values of its labels; do nothing if the position is taken."""
+    def append(self, item: QueueItem) -> None:
+        """Append an item; do nothing if the position is taken."""
         with self._transaction() as execute:
             added = execute("INSERT OR IGNORE INTO items VALUES (?, ?, ?, ?)", (*item[:3], json.dumps(item.asked)))
-            if added.rowcount and item.stream == "random":
-                for label, value in zip(item.asked, given):
-                    execute("INSERT OR IGNORE INTO sample VALUES (?, ?, ?)", (item.row, label, value))
+            for label in item.asked if added.rowcount and item.stream == "random" else ():
+                execute("INSERT OR IGNORE INTO sample VALUES (?, ?)", (item.row, label))
 
     # -- answers
 
@@ -238,15 +216,17 @@ CREATE TABLE IF NOT EXISTS notes (
             _add(execute, BULK_POSITION, added, reviewer)
         return len(added)
 
-    def undo(self, reviewer: str = "") -> UndoneAction | None:
-        """Undo the latest action of a reviewer and restore the previous answers; return None without an action."""
+    def undo(self, reviewer: str = "") -> tuple[int, int] | None:
+        """Undo the latest action of a reviewer and restore the previous answers.
+
+        Returns the position in the queue and the first label of the action, or None without an action.
+        """
         with self._transaction() as execute:
             (action,) = execute(_LATEST_ACTION, (reviewer,)).fetchone()
-            if action is None:
-                return None
-            parts = execute("SELECT position, label FROM decisions WHERE action = ?", (action,)).fetchall()
             execute("UPDATE decisions SET undone = 1 WHERE action = ?", (action,))
-            return UndoneAction(parts[0][0], tuple(label for _, label in parts))
+            query = "SELECT position, label FROM decisions WHERE action = ? ORDER BY id"
+            found: tuple[int, int] | None = execute(query, (action,)).fetchone()
+        return found
 
     def can_undo(self, reviewer: str = "") -> bool:
         """Return whether there is an action of a reviewer to undo."""
@@ -277,8 +257,20 @@ SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JO
 
     def reviewer_answers(self) -> list[ReviewerAnswer]:
         """Return the latest answer of each reviewer for each label, sorted by row, label and reviewer."""
-        latest = "SELECT *, MAX(id) FROM decisions WHERE NOT undone GROUP BY row, label, reviewer"
-        return [ReviewerAnswer(*found) for found in self._query(f"SELECT row, label, reviewer, answer FROM ({latest})")]
+        return [ReviewerAnswer(*found) for found in self._query(f"SELECT row, label, reviewer, answer FROM {_LATEST}")]
+
+    def agreement(self) -> list[tuple[str, int, int, int]]:
+        """Compare the answers of the reviewers with each other; "unsure" answers are not compared.
+
+        Returns the name of each reviewer, and the numbers of answers, of labels shared with another reviewer, and of
+        equal answers among these.
+        """
+        return self._query(f"""
+SELECT one.reviewer, COUNT(DISTINCT one.id), COUNT(other.id), COALESCE(SUM(one.answer = other.answer), 0)
+FROM {_LATEST} AS one LEFT JOIN {_LATEST} AS other ON one.row = other.row AND one.label = other.label
+    AND one.reviewer != other.reviewer AND one.answer != 'unsure' AND other.answer != 'unsure'
+GROUP BY one.reviewer ORDER BY one.reviewer
+""")
 
     # -- notes
 
@@ -305,14 +297,6 @@ SELECT answers.row, label, answer, COALESCE(stream, 'bulk') FROM answers LEFT JO
         """Return the answers of the complete rows of the random sample."""
         query = f"SELECT row, label, answer FROM sample JOIN answers USING (row, label) WHERE row IN ({_COMPLETE_ROWS})"
         return [LabelAnswer(*found) for found in self._query(f"{query} ORDER BY row, label")]
-
-    def sampled_counts(self) -> list[AnswerCount]:
-        """Count the complete rows of the random sample by label, given value and answer, without missing values."""
-        query = f"""
-SELECT label, given, answer, COUNT(*) FROM sample JOIN answers USING (row, label)
-WHERE given IS NOT NULL AND row IN ({_COMPLETE_ROWS}) GROUP BY label, given, answer
-"""
-        return [AnswerCount(*found) for found in self._query(query)]
 
     def progress(self) -> dict[str, int]:
         """Return the numbers of rows with an answer, of answers, of random rows, and of complete random rows."""

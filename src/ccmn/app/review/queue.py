@@ -1,18 +1,16 @@
-"""Lists of rows to review, and statistics of the answers: flip counts and trusted rows."""
+"""Lists of rows to review, and the verified rows."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ccmn.app.issues import Suspicions
-from ccmn.app.review.decisions import AnswerCount, DecisionStore, LabelAnswer, QueueItem, Stream
-from ccmn.estimation.trusted import Rate, jeffreys_rate
+from ccmn.app.review.decisions import DecisionStore, LabelAnswer, QueueItem, Stream
 
 MAX_QUESTIONS = 24
 """Maximum number of labels per row in question. Random rows use a random subset, other rows the most suspicious."""
@@ -39,10 +37,7 @@ class ReviewQueue:
     """
 
     def __init__(self, store: DecisionStore, given: NDArray[np.float32], scores: Suspicions, random_state: int) -> None:
-        self.store = store
-        self.given = given
-        self.scores = scores
-        self._random_state = random_state
+        self.store, self.given, self.scores, self._random_state = store, given, scores, random_state
         self._sample_order = np.random.default_rng(random_state).permutation(len(given))
         self._queued = store.queued_rows()
         self._lock = threading.Lock()
@@ -74,28 +69,23 @@ class ReviewQueue:
         Selected rows do not contribute to the noise rates, because they are not a random sample.
         """
         with self._lock:
-            found = self.store.position_of(row, "selected")
-            while found is None:
-                self.store.append(QueueItem(self.store.length(), row, "selected", self._questions(row, "selected")), ())
-                self._queued.add(row)
-                found = self.store.position_of(row, "selected")  # None if another process has taken the position
-            item = self.store.item(found)
-            assert item is not None
+            item = self.store.item(self.store.position_of(row, "selected"))
+            while item is None or (item.row, item.stream) != (row, "selected"):
+                item = self._append(row, "selected")
             return item
 
     def _extend(self, stream: Stream) -> QueueItem | None:
-        """Append an item to a list and return it, or the item that another process has appended first."""
-        position = self.store.length()
+        """Append the next row of a list; return None at its end."""
         if stream == "random":
-            n_drawn = self.store.progress()["drawn"]
-            row = int(self._sample_order[n_drawn]) if n_drawn < len(self._sample_order) else None
-        else:
-            row = next((int(row) for row in self.scores.order if int(row) not in self._queued), None)
-        if row is None:
-            return None
-        item = QueueItem(position, row, stream, self._questions(row, stream))
-        given = self.given[row]
-        self.store.append(item, [None if np.isnan(given[j]) else int(given[j]) for j in item.asked])
+            rows = self._sample_order[self.store.progress()["drawn"] :]
+            return self._append(int(rows[0]), stream) if len(rows) else None
+        row = next((row for row in self.scores.order.tolist() if row not in self._queued), None)
+        return None if row is None else self._append(row, stream)
+
+    def _append(self, row: int, stream: Stream) -> QueueItem | None:
+        """Append an item and return it, or the item that another process has appended first."""
+        position = self.store.length()
+        self.store.append(QueueItem(position, row, stream, self._questions(row, stream)))
         self._queued.add(row)
         return self.store.item(position)
 
@@ -110,43 +100,6 @@ class ReviewQueue:
         # The choice must not depend on the given labels: that would bias the noise rates.
         chosen = np.random.default_rng([self._random_state, row]).choice(q, MAX_QUESTIONS, replace=False)
         return tuple(np.sort(chosen).tolist())
-
-
-_interval = lru_cache(maxsize=4096)(jeffreys_rate)  # an answer changes the counts of one or two labels only
-
-
-class FlipCounts(NamedTuple):
-    """Flips of one label on complete random rows: ``missing`` of ``positives`` and ``added`` of ``negatives``."""
-
-    missing: int = 0
-    positives: int = 0
-    added: int = 0
-    negatives: int = 0
-
-    @property
-    def rho_pos(self) -> Rate:
-        """False-negative rate from the counts alone."""
-        return _interval(self.missing, self.positives)
-
-    @property
-    def rho_neg(self) -> Rate:
-        """False-positive rate from the counts alone."""
-        return _interval(self.added, self.negatives)
-
-
-def count_flips(counts: Iterable[AnswerCount], n_labels: int) -> list[FlipCounts]:
-    """Count the flips of each label; "unsure" answers are ignored.
-
-    Examples
-    --------
-    >>> count_flips([AnswerCount(0, 0, "yes", 2), AnswerCount(0, 1, "yes", 8), AnswerCount(0, 1, "unsure", 1)], 1)
-    [FlipCounts(missing=2, positives=10, added=0, negatives=0)]
-    """
-    table = np.zeros((n_labels, 2, 2), dtype=int)  # label, true value, given value
-    for label, given, answer, n_rows in counts:
-        if answer != "unsure":
-            table[label, int(answer == "yes"), given] += n_rows
-    return [FlipCounts(int(t[1, 0]), int(t[1].sum()), int(t[0, 1]), int(t[0].sum())) for t in table]
 
 
 class TrustedRows(NamedTuple):

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ccmn._files import atomic_write
 from ccmn._validation import FloatArray
-from ccmn.app.classifiers import make_review_classifier
-from ccmn.app.rates_files import write_rates
-from ccmn.app.review.decisions import LabelAnswer
-from ccmn.app.review.queue import TrustedRows, corrected_labels, trusted_rows
+from ccmn.app.files import write_csv, write_text
+from ccmn.app.rates_files import rates_text
+from ccmn.app.review.decisions import LabelAnswer, ReviewerAnswer
+from ccmn.app.review.queue import TrustedRows, corrected_labels
 from ccmn.app.review.review_data import ReviewDataset
 from ccmn.app.review.session import ReviewSession
 from ccmn.data import write_file
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.noise_rates import CONFIDENCE_LEVEL
+from ccmn.models import CCMNClassifier
 
 IntArray = NDArray[np.int64]
 
@@ -47,8 +46,6 @@ EXPORTED_FILES = {
     "review.json": "description of the data and of the progress",
 }
 """Files of an export with their contents."""
-
-TRUSTED_COLUMNS = ("row", "label", "given", "answer", "chosen", "counts_for_rates")
 
 State = Literal["idle", "running", "done", "failed"]
 
@@ -74,76 +71,50 @@ class Retraining:
         Error message of a failed training.
     """
 
-    def __init__(
-        self,
-        session: ReviewSession,
-        on_trained: Callable[[Any], None] | None = None,
-    ) -> None:
+    def __init__(self, session: ReviewSession, on_trained: Callable[[Any], None] | None = None) -> None:
         self._session, self._on_trained = session, on_trained
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._started = 0.0
+        self.path = session.folder / "model.ccmn"
         self.state: State = "idle"
         self.error = ""
 
-    @property
-    def path(self) -> Path:
-        """File of the model."""
-        return self._session.folder / "model.ccmn"
-
-    def start(self) -> bool:
-        """Start the training; return False if one is running already."""
+    def start(self) -> None:
+        """Start the training, if none is running."""
         with self._lock:
-            if self.state == "running":
-                return False
-            self.state, self.error, self._started = "running", "", time.time()
-            self._thread = threading.Thread(target=self._run, name="retraining", daemon=True)
-            self._thread.start()
-            return True
-
-    def wait(self) -> None:
-        """Wait until the training has ended."""
-        if self._thread is not None:
-            self._thread.join()
+            if self.state != "running":
+                self.state, self.error = "running", ""
+                threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._train()
+            self._train(time.time())
         except Exception as error:  # the page shows the error; the server must keep running
             self.state, self.error = "failed", f"{type(error).__name__}: {error}"
         else:
             self.state = "done"
 
-    def _train(self) -> None:
+    def _train(self, started: float) -> None:
         session = self._session
-        rates, trusted = session.rates(), trusted_rows(session.store.answers(), session.dataset.data.q)
+        rates, trusted = session.rates(), session.trusted()
         model = self._fit(rates, trusted)
         if self._on_trained is not None:
             self._on_trained(model)
         model.save(self.path)
-        description = {
-            "labels": int((~np.isnan(trusted.Y)).sum()),
-            "rows": len(trusted.rows),
-            "seconds": time.time() - self._started,
-            "finished": time.time(),
-        }
-        session.set_trained({**description, "comparison": self._compare(model, rates, trusted)}, rates)
+        seconds, comparison = time.time() - started, self._compare(model, rates, trusted)
+        labels = int((~np.isnan(trusted.Y)).sum())
+        session.set_trained({"labels": labels, "seconds": seconds, "comparison": comparison}, rates)
 
-    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None, left_out: IntArray | None = None) -> Any:
-        """Fit a classifier, if requested without some rows; without trusted rows, on the given labels alone."""
+    def _fit(self, rates: NoiseRates, trusted: TrustedRows | None, left_out: Sequence[int] | IntArray = ()) -> Any:
+        """Fit a fast classifier without some rows; without trusted rows, to the given labels alone."""
         session, dataset = self._session, self._session.dataset
-        n = dataset.data.n
-        kept = np.arange(n) if left_out is None else np.setdiff1d(np.arange(n), left_out)
-        classifier = make_review_classifier(rates, session.random_state)
-        if trusted is None:
-            return classifier.fit(dataset.data.X[kept], dataset.named(dataset.given[kept]))
-        sample = _select_rows(session.sample(), kept)
-        Y = dataset.named(corrected_labels(dataset.given, trusted)[kept])
-        if not len(sample.rows):
-            return classifier.fit(dataset.data.X[kept], Y)
-        return classifier.fit(
-            dataset.data.X[kept], Y, trusted=(np.searchsorted(kept, sample.rows), sample.Y.astype(np.float64))
-        )
+        kept = np.setdiff1d(np.arange(dataset.data.n), left_out)
+        Y = dataset.given if trusted is None else corrected_labels(dataset.given, trusted)
+        sample = session.sample()
+        used = np.isin(sample.rows, kept) & (trusted is not None)
+        verified = np.searchsorted(kept, sample.rows[used]), sample.Y[used].astype(np.float64)
+        classifier = CCMNClassifier(rates.noise, loss="hamming", surrogate="square", random_state=session.random_state)
+        trusted_kept = verified if used.any() else None
+        return classifier.fit(dataset.data.X[kept], dataset.named(Y[kept]), trusted=trusted_kept)
 
     def _compare(self, model: Any, rates: NoiseRates, trusted: TrustedRows) -> dict[str, Any] | None:
         """Compare models without and with the answers on the test set, or on verified rows by cross-validation.
@@ -168,16 +139,9 @@ class Retraining:
         return {"on": "random sample", **compare_errors(before, after)}
 
 
-def _select_rows(trusted: TrustedRows, rows: IntArray) -> TrustedRows:
-    inside = np.isin(trusted.rows, rows)
-    return TrustedRows(trusted.rows[inside], trusted.Y[inside])
-
-
 def _row_errors(true: Any, predicted: Any) -> FloatArray:
     """Return the share of wrong predictions of each row, over its verified labels."""
-    true, predicted = np.asarray(true, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
-    known = ~np.isnan(true)
-    errors: FloatArray = ((true != predicted) & known).sum(1) / np.maximum(known.sum(1), 1)
+    errors: FloatArray = np.nanmean(np.where(np.isnan(true), np.nan, true != predicted), axis=1)
     return errors
 
 
@@ -212,105 +176,72 @@ def compare_errors(before: FloatArray, after: FloatArray) -> dict[str, Any]:
     return {"n_rows": len(before), **parts}
 
 
-def export_answers(session: ReviewSession) -> list[Path]:
-    """Write the answers of a review to files in its folder; overwrite earlier exports.
+def export_answers(session: ReviewSession) -> None:
+    """Write the answers of a review to ``EXPORTED_FILES`` in its folder, each atomically; overwrite earlier exports.
 
-    - ``corrected.csv``: the reviewed table with all its columns and corrected labels, if the data are a table.
-    - ``trusted.csv``: one answer per line, with the list that its row was chosen from.
-    - ``trusted.npz``: ``rows``, ``Y`` (NaN if not verified) and ``random``, which marks the complete rows of the
-      random sample. Only these rows are suitable for estimating noise rates.
-    - ``corrected.npz``: features and corrected labels as numbers.
-    - ``votes.csv``: the answers of each reviewer, as votes.
-    - ``notes.csv``: notes about rows, if there are any.
-    - ``rates.json``: the estimated noise rates, for ``--noise``.
-    - ``review.json``: description of the data and of the progress.
-
-    Each file is written atomically.
-
-    Parameters
-    ----------
-    session : ReviewSession
-        Review to export.
-
-    Returns
-    -------
-    list of Path
-        The files.
+    ``corrected.csv`` is written if the data are a table, ``notes.csv`` if there are notes. In ``trusted.npz``, ``Y`` is
+    NaN where a label is not verified, and ``random`` marks the complete rows of the random sample. Only these rows are
+    suitable for estimating noise rates.
     """
-    folder, answers, dataset = session.folder, session.store.answers(), session.dataset
-    sampled = set(session.store.sampled_rows())
-    trusted = trusted_rows(answers, dataset.data.q)
+    store, dataset, names = session.store, session.dataset, np.array(session.dataset.label_names, dtype=str)
+    numbers = {"row": int, "label": int}  # also without answers
+    answers = pd.DataFrame(store.answers(), columns=LabelAnswer._fields).astype(numbers)
+    votes = pd.DataFrame(store.reviewer_answers(), columns=ReviewerAnswer._fields).astype(numbers)
+    votes = votes[votes.answer != "unsure"]
+    trusted, sampled = session.trusted(), store.sampled_rows()
     corrected = corrected_labels(dataset.given, trusted)
-    names = np.array(dataset.label_names, dtype=str)
-    files = {name: folder / name for name in EXPORTED_FILES}
-    if dataset.table is None:
-        del files["corrected.csv"]
-    else:
-        table = dataset.table()
-        if len(table) != dataset.data.n:
-            raise OSError(
-                f"the data file has changed since the review started: it has {len(table)} rows instead of "
-                f"{dataset.data.n}; start the review again"
-            )
-        table = _correct_table(table, dataset, corrected)
-        with atomic_write(files["corrected.csv"]) as stream:
-            table.to_csv(stream, index=False, lineterminator="\n")
-    _write_lines(files["trusted.csv"], TRUSTED_COLUMNS, _trusted_lines(session, answers, sampled))
-    with atomic_write(files["trusted.npz"]) as stream:
-        random = np.isin(trusted.rows, list(sampled))
+    tables = {}
+    if dataset.table is not None:
+        tables["corrected.csv"] = _corrected_table(dataset, corrected)
+    given = pd.Series(dataset.given[answers.row, answers.label]).map("{:.0f}".format).replace("nan", "")
+    answers.insert(2, "given", given.to_numpy(dtype=object))
+    tables["trusted.csv"] = answers.assign(label=names[answers.label], counts_for_rates=answers.row.isin(sampled) * 1)
+    tables["votes.csv"] = pd.DataFrame(
+        {
+            "row": votes.row,
+            "annotator": votes.reviewer.replace("", "reviewer"),
+            "label": names[votes.label],
+            "value": (votes.answer == "yes") * 1,
+        }
+    )
+    if notes := store.notes():
+        tables["notes.csv"] = pd.DataFrame(notes, columns=("row", "reviewer", "note"))
+    for name, table in tables.items():
+        write_csv(table, session.folder / name)
+    with atomic_write(session.folder / "trusted.npz") as stream:
+        random = np.isin(trusted.rows, sampled)
         np.savez_compressed(stream, label_names=names, random=random, **trusted._asdict())
-    write_file(replace(dataset.data, Y=corrected), files["corrected.npz"])
-    votes = session.store.reviewer_answers()
-    known = (vote for vote in votes if vote.answer != "unsure")
-    lines = ((v.row, v.reviewer or "reviewer", names[v.label], int(v.answer == "yes")) for v in known)
-    _write_lines(files["votes.csv"], ("row", "annotator", "label", "value"), lines)
-    if notes := session.store.notes():
-        _write_lines(files["notes.csv"], ("row", "reviewer", "note"), notes)
-    else:
-        del files["notes.csv"]
-    write_rates(session.rates(), files["rates.json"])
+    write_file(replace(dataset.data, Y=corrected), session.folder / "corrected.npz")
+    write_text(session.folder / "rates.json", rates_text(session.rates()))
     changed = int((corrected != dataset.given)[~np.isnan(corrected)].sum())
-    description = {**dataset.metadata, **session.store.progress(), "labels_changed": changed}
-    _write_json({**description, "files": [name for name in files if name != "review.json"]}, files["review.json"])
-    return list(files.values())
+    description = {**dataset.metadata, **store.progress(), "labels_changed": changed}
+    write_text(session.folder / "review.json", json.dumps(description, indent=2, ensure_ascii=False) + "\n")
 
 
-def _correct_table(table: Any, dataset: ReviewDataset, corrected: NDArray[np.float32]) -> Any:
-    """Return a table with corrected labels; cells whose labels have not changed keep their text.
+def _corrected_table(dataset: ReviewDataset, corrected: NDArray[np.float32]) -> pd.DataFrame:
+    """Return the reviewed table with corrected labels; cells whose labels have not changed keep their text.
 
     Lists of labels become texts.
     """
+    assert dataset.table is not None
+    table: pd.DataFrame = dataset.table()
+    if len(table) != dataset.data.n:
+        raise OSError(
+            f"the data file has changed since the review started: it has {len(table)} rows instead of "
+            f"{dataset.data.n}; start the review again"
+        )
     changed = (corrected != dataset.given) & ~np.isnan(corrected)
-    if dataset.tags is not None:
-        column, separator = dataset.tags
-        cells = table[column].tolist()
-        lists = np.array([not isinstance(cell, str) and np.ndim(cell) > 0 for cell in cells], dtype=bool)
-        for i in np.flatnonzero(changed.any(1) | lists):
-            present = [name for name, value in zip(dataset.label_names, corrected[i]) if value == 1]
-            cells[i] = separator.join(present)
-        return table.assign(**{column: cells})
-    for j in np.flatnonzero(changed.any(0)):
-        cells = table[dataset.label_names[j]].astype(object).tolist()
-        for i in np.flatnonzero(changed[:, j]):
-            cells[i] = str(int(corrected[i, j]))
-        table[dataset.label_names[j]] = cells
-    return table
-
-
-def _trusted_lines(session: ReviewSession, answers: list[LabelAnswer], sampled: set[int]) -> Iterator[tuple[Any, ...]]:
-    given, names = session.dataset.given, session.dataset.label_names
-    for row, label, answer, chosen in answers:
-        value = given[row, label]
-        yield row, names[label], "" if np.isnan(value) else int(value), answer, chosen, int(row in sampled)
-
-
-def _write_lines(path: Path, head: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
-    with atomic_write(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(lines)
-
-
-def _write_json(content: dict[str, Any], path: Path) -> None:
-    with atomic_write(path) as stream:
-        stream.write(json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
+    if dataset.tags is None:
+        for j in np.flatnonzero(changed.any(0)):
+            name = dataset.label_names[j]
+            values = np.array([f"{value:.0f}" for value in corrected[:, j]], dtype=object)
+            table[name] = table[name].astype(object).mask(changed[:, j], values)
+        return table
+    column, separator = dataset.tags
+    cells = [
+        separator.join(name for name, value in zip(dataset.label_names, values) if value == 1)
+        if is_changed or (not isinstance(cell, str) and np.ndim(cell) > 0)
+        else cell
+        for cell, values, is_changed in zip(table[column], corrected, changed.any(1))
+    ]
+    return table.assign(**{column: cells})

@@ -6,19 +6,23 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from ccmn._containers import is_sparse
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._files import PathLike
-from ccmn._pictures import encode_png, parse_size, to_pixels
+from ccmn._pictures import encode_png
+from ccmn._validation import FloatArray
+from ccmn.app.evidence import mean_and_deviation
+from ccmn.app.pictures import feature_pixels, picture_file
 from ccmn.data.cells import cell_text
-from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
 from ccmn.data.csv_format import read_cells
 from ccmn.data.dataset import Matrix, MultiLabelData
@@ -29,6 +33,9 @@ MAX_FEATURES = 30
 
 MAX_OTHER_COLUMNS = 12
 """Cells of a table are displayed below a text or a picture if they have at most this number of columns."""
+
+MIN_DEVIATION = 1e-4
+"""Smallest standard deviation of a feature by which its values are divided."""
 
 MAX_EXCERPT = 240
 """Number of characters of a row in the list of rows."""
@@ -43,66 +50,29 @@ MEDIA_TYPES = {
 """Supported picture files. SVG is excluded because it can contain scripts."""
 
 
-class Picture(NamedTuple):
-    """Content and media type of a picture."""
-
-    content: bytes
-    media_type: str
+Picture = tuple[bytes, str]
+"""Content and media type of a picture."""
 
 
-class FeaturePictures:
-    """Pictures whose pixels are the features of a row; the minimum of all features is black, the maximum white.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Features.
-    shape : tuple of int
-        ``(height, width)`` of gray pictures or ``(height, width, 3)`` of color pictures.
-    """
-
-    def __init__(self, X: Matrix, shape: tuple[int, ...]) -> None:
-        size = int(np.prod(shape))
-        if size != X.shape[1]:
-            raise ValueError(
-                f"Expected {size} features for pictures of size {'x'.join(map(str, shape))}; got {X.shape[1]} features"
-            )
-        self._X, self._shape = X, shape
-        self._low, self._high = float(X.min()), float(X.max())
-
-    def __call__(self, row: int) -> Picture:
-        """Return the picture of a row."""
-        values = self._X[[row]]
-        pixels = np.asarray(values.toarray() if hasattr(values, "toarray") else values).reshape(self._shape)
-        return Picture(encode_png(to_pixels(pixels, self._low, self._high)), "image/png")
+def pixel_pictures(X: Matrix, shape: tuple[int, ...]) -> Callable[[int], Picture]:
+    """Return a function of a row that returns a picture whose pixels are its features."""
+    pixels = feature_pixels(X, shape)
+    return lambda row: (encode_png(pixels(row)), "image/png")
 
 
-class FilePictures:
-    """Picture files in one folder. Files outside the folder are never read.
+def file_pictures(names: Sequence[str], folder: Path) -> Callable[[int], Picture | None]:
+    """Return a function of a row that returns its picture file in a folder; None if there is no such picture."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"Picture folder {folder} does not exist")
 
-    Parameters
-    ----------
-    names : list of str
-        File name of each row, relative to the folder.
-    folder : Path
-        Folder of the files.
-    """
+    def picture(row: int) -> Picture | None:
+        path = picture_file(folder, names[row])
+        with suppress(OSError):  # not readable
+            if path is not None and path.suffix.lower() in MEDIA_TYPES:
+                return path.read_bytes(), MEDIA_TYPES[path.suffix.lower()]
+        return None
 
-    def __init__(self, names: list[str], folder: Path) -> None:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"Picture folder {folder} does not exist")
-        self._folder, self._names = folder.resolve(), names
-
-    def __call__(self, row: int) -> Picture | None:
-        """Return the picture of a row; None if there is no such picture in the folder."""
-        try:
-            path = (self._folder / self._names[row].strip()).resolve()
-            media_type = MEDIA_TYPES.get(path.suffix.lower())
-            if media_type is None or not path.is_relative_to(self._folder) or not path.is_file():
-                return None
-            return Picture(path.read_bytes(), media_type)
-        except (OSError, ValueError, RuntimeError):  # unreadable file, NUL in the name, loop of symbolic links
-            return None
+    return picture
 
 
 class DisplayedFeature(NamedTuple):
@@ -121,8 +91,6 @@ class ReviewDataset:
     ----------
     data : MultiLabelData
         Features and given labels, the input of the model.
-    texts : sequence of str, optional
-        Text of each row.
     picture : callable, optional
         Function from a row number to its picture, or to None if the row has no picture.
     test : tuple (X, Y), optional
@@ -133,27 +101,22 @@ class ReviewDataset:
     tags : tuple (column, separator), optional
         Column of ``table`` that lists the labels of a row, and the separator of the labels. The default is one column
         with 0 or 1 per label.
-    ids : sequence of str, optional
-        Identifier of each row.
     """
 
     data: MultiLabelData
-    texts: Sequence[str] | None = None
     picture: Callable[[int], Picture | None] | None = None
     test: tuple[Any, Any] | None = None
     table: Callable[[], Any] | None = None
     tags: tuple[str, str] | None = None
-    ids: Sequence[str] | None = None
 
     @cached_property
     def given(self) -> NDArray[np.float32]:
         """Given labels as a dense array of shape (n, q); NaN if not observed."""
-        Y = self.data.Y
-        return np.asarray(Y.toarray() if is_sparse(Y) else Y, dtype=np.float32)
+        return to_dense_array(self.data.Y).astype(np.float32)
 
     def name(self, row: int) -> str:
         """Return the identifier or the picture file of a row; empty if it has none."""
-        names = self.data.images if self.ids is None else self.ids
+        names = self.data.images if self.data.ids is None else self.data.ids
         return "" if names is None else names[row]
 
     @cached_property
@@ -168,11 +131,7 @@ class ReviewDataset:
 
     def named(self, Y: NDArray[Any]) -> Any:
         """Return labels as a data frame if they have names, else as an array."""
-        if self.data.label_names is None:
-            return Y
-        import pandas as pd
-
-        return pd.DataFrame(Y, columns=list(self.data.label_names))
+        return Y if self.data.label_names is None else pd.DataFrame(Y, columns=list(self.data.label_names))
 
     @cached_property
     def name_prefix(self) -> str:
@@ -208,8 +167,8 @@ class ReviewDataset:
             columns, values = X.indices[stored], X.data[stored]
         else:
             columns, values = np.arange(self.data.d), X[row]
-        mean, deviation = self._mean_and_deviation
-        z_scores = (values - mean[columns]) / deviation[columns]
+        mean, deviation = self._moments
+        z_scores = (values - mean[columns]) / np.maximum(deviation[columns], MIN_DEVIATION)
         shown = np.sort(np.argsort(-np.abs(np.nan_to_num(z_scores)), kind="stable")[:MAX_FEATURES])
         names = self.data.feature_names
         return [
@@ -224,8 +183,8 @@ class ReviewDataset:
 
     def excerpt(self, row: int) -> str:
         """Return the beginning of the text of a row, or of its cells."""
-        if self.texts is not None:
-            return shorten(" ".join(self.texts[row].split()))
+        if self.data.texts is not None:
+            return shorten(" ".join(self.data.texts[row].split()))
         n_columns = self.data.d if self.data.cells is None else self.data.cells.shape[1]
         shown = self.features(row) if self.picture is None and n_columns <= MAX_OTHER_COLUMNS else []
         cells = [f"{cell.name}: {cell.value}" for cell in shown if cell.value != cell_text(None)]
@@ -236,14 +195,8 @@ class ReviewDataset:
         return [DisplayedFeature(str(name), cell_text(cells[name])) for name in self.data.cells.columns]
 
     @cached_property
-    def _mean_and_deviation(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        X = self.data.X
-        if is_sparse(X):
-            mean = np.asarray(X.mean(axis=0)).ravel()
-            variance = np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2
-        else:
-            mean, variance = np.nanmean(X, axis=0), np.nanvar(X, axis=0)
-        return mean, np.sqrt(np.maximum(variance, np.finfo(np.float32).eps))
+    def _moments(self) -> tuple[FloatArray, FloatArray]:
+        return mean_and_deviation(self.data.X)
 
 
 def shorten(text: str) -> str:
@@ -255,74 +208,37 @@ def shorten(text: str) -> str:
     return text if len(text) <= MAX_EXCERPT else text[:MAX_EXCERPT].rpartition(" ")[0].rstrip() + " …"
 
 
-def read_review_data(
-    source: PathLike,
-    roles: ColumnRoles,
-    votes: Sequence[str] | None = None,
-    items: PathLike | None = None,
-    data_dir: PathLike | None = None,
-    *,
-    picture: str | None = None,
-    image_dir: Path | None = None,
-) -> tuple[ReviewDataset, Columns]:
-    """Read data to review from a file.
+def review_dataset(
+    data: MultiLabelData, columns: Columns, source: PathLike, picture: tuple[int, ...] | None, image_dir: Path
+) -> ReviewDataset:
+    """Return data to review that were read from a file.
 
     Parameters
     ----------
+    data : MultiLabelData
+        Data with features. Texts and pictures are displayed; without them, a row is displayed as a table.
+    columns : Columns
+        Columns of the file.
     source : path or str
         Data file, or name of a dataset.
-    roles : ColumnRoles
-        Columns of labels, tags, texts, pictures and identifiers. Texts and pictures are displayed; without them and
-        without ``picture``, a row is displayed as a table of its features.
-    votes : sequence of str, optional
-        Columns of item, annotator, label and (optional) value of a long table of votes.
-    items : path, optional
-        Table of the items of the votes.
-    data_dir : path, optional
-        Folder of the dataset catalog.
-    picture : str, optional
-        Picture size HEIGHTxWIDTH or HEIGHTxWIDTHx3. The features are displayed as pixels.
-    image_dir : Path, optional
-        Folder of the picture files. The default is the folder of ``source``.
-
-    Returns
-    -------
-    ReviewDataset
-        The data.
-    Columns
-        Columns of the file that a model of these data takes.
-
-    Raises
-    ------
-    ValueError
-        If more than one display is requested, or if the file lacks features or labels.
+    picture : tuple of int or None
+        Size of the pictures, (height, width) or (height, width, 3), if the features are displayed as pixels.
+    image_dir : Path
+        Folder of the picture files.
     """
-    if sum(map(bool, (roles.text, picture, roles.image))) > 1:
-        raise ValueError("Expected at most one of text, picture and image; got more than one")
-    columns, data = Columns.from_training_data(source, roles=roles, data_dir=data_dir, votes=votes, items=items)
-    if not data.d:
-        raise ValueError(f"{source}: there are no features in these data; describe the items with --items FILE")
     shown: Callable[[int], Picture | None] | None = None
     if picture is not None:
-        shown = FeaturePictures(data.X, parse_size(picture))
+        shown = pixel_pictures(data.X, picture)
     elif data.images is not None:
-        folder = Path(source if items is None else items).parent
-        shown = FilePictures(list(data.images), folder if image_dir is None else image_dir)
+        shown = file_pictures(data.images, image_dir)
     tags = None if columns.roles.tags is None else (columns.roles.tags, columns.roles.separator)
-    table = None if votes is not None else _table_reader(source)
-    return ReviewDataset(data, data.texts, shown, table=table, tags=tags, ids=data.ids), columns
+    table = partial(_read_original, Path(source)) if data.votes is None and is_table(source) else None
+    return ReviewDataset(data, shown, table=table, tags=tags)
 
 
-def _table_reader(source: PathLike) -> Callable[[], Any] | None:
-    """Return a function that reads all columns of a CSV, Parquet or JSON file; None for other files."""
-    path = Path(source)
-    if not is_table(path):
-        return None
-
-    def read() -> Any:
-        try:
-            return read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
-        except ValueError as error:
-            raise OSError(f"{path} has changed since the review started: {error}") from None
-
-    return read
+def _read_original(path: Path) -> Any:
+    """Return all columns of a CSV, Parquet or JSON file."""
+    try:
+        return read_cells(path) if format_suffix(path) == ".csv" else read_table(path).frame
+    except ValueError as error:
+        raise OSError(f"{path} has changed since the review started: {error}") from None

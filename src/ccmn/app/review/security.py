@@ -20,13 +20,14 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from html import escape
 from http import HTTPStatus
 from importlib import resources
-from string import Template
-from urllib.parse import parse_qs
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,17 +40,15 @@ MAX_PATH_LENGTH = 200
 MAX_SECONDS = 10.0
 """Maximum time for the body of a request, and between two requests of a connection."""
 
-ERROR_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --rule: #d5d9df; --soft: #f3f5f8; --accent: #0b57b0; --on-accent: #fff; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #14171b; --rule: #3a414b; --soft: #1d2228; --accent: #7ab4ff; --on-accent: #10151b; } }
-body { font: 16px/1.6 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0; }
-header { font-weight: 700; padding: .6rem 1rem; border-bottom: 1px solid var(--rule); font-size: 15px; }
-main { max-width: 38rem; margin: 12vh auto; padding: 1.2rem 1.6rem; border: 1px solid var(--rule); border-radius: 8px; }
-h1 { font-size: 1.35rem; margin: 0 0 .6rem; } code { background: var(--soft); padding: .1em .35em; border-radius: 4px; }
-a { display: inline-block; background: var(--accent); color: var(--on-accent); font-weight: 600; text-decoration: none; padding: .4rem 1.1rem; border-radius: 4px; }
-a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
-@media (max-width: 42rem) { main { margin: 6vh 1rem; } }
-"""  # noqa: E501
+TEMPLATES = Environment(
+    loader=PackageLoader("ccmn.app.review"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+ERROR_STYLE = resources.files("ccmn.app.review").joinpath("static", "error.css").read_text("utf-8")
 """Style sheet of error pages. It is part of the page, because a browser without cookie gets no other file."""
 
 _ERROR_STYLE_HASH = base64.b64encode(hashlib.sha256(ERROR_STYLE.encode()).digest()).decode()
@@ -63,10 +62,6 @@ ERROR_TITLES = {
 }
 """Titles of error pages by status code."""
 
-CONTINUE = 'Your answers are saved.</p><p><a href="/">Continue the review</a>'
-SIGN_IN = "Your answers are saved. If the server has stopped, run the same <code>ccmn review</code> command again."
-"""Advice on error pages, for browsers that are signed in and for other browsers."""
-
 SECURITY_HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; script-src 'self'; style-src 'self' 'sha256-{_ERROR_STYLE_HASH}'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -79,14 +74,6 @@ SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every response: no external resources, no inline scripts, no frames, no caching."""
-
-
-class RejectedRequestError(Exception):
-    """Request that is rejected, with status code and reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
 
 
 class AccessControl:
@@ -109,119 +96,96 @@ class AccessControl:
         self._secret = secrets.token_urlsafe(32)
         # Browsers share cookies between ports: two reviews on one machine need cookies with different names.
         self.cookie = f"ccmn_review_{secrets.token_hex(4)}"
-        self._login_page = _read_template("login.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it to the application."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
             return
-        send = _with_security_headers(send)
+        request, send, body = Request(scope), _with_security_headers(send), b""
         try:
-            headers = Headers(scope=scope)
-            self._check_host(headers)
-            if len(scope["path"]) > MAX_PATH_LENGTH:
-                raise RejectedRequestError(414, f"URL too long: at most {MAX_PATH_LENGTH} characters are accepted.")
-            link = _followed_link(scope)
-            if link is not None:
-                await link(scope, receive, send)
-                return
-            self._check_origin(scope["method"], headers)
-            login = self._login(scope, headers)
-            if login is not None:
-                await login(scope, receive, send)
-                return
-            if not self._has_cookie(headers):
-                raise RejectedRequestError(403, "Not signed in: open the URL that `ccmn review` printed last.")
-            body = await asyncio.wait_for(_read_body(headers, receive), MAX_SECONDS)
-        except RejectedRequestError as rejected:
-            response = error_response(Headers(scope=scope), rejected.status, rejected.reason)
+            response = self._answer(request)
+            if response is None:
+                body = await asyncio.wait_for(_read_body(request.headers, receive), MAX_SECONDS)
+        except HTTPException as rejected:
+            response = error_response(request.headers, rejected.status_code, rejected.detail)
+        except asyncio.TimeoutError:
+            response = PlainTextResponse("The request took too long.\n", 408, {"Connection": "close"})
+        if response is not None:
             await response(scope, receive, send)
             return
-        except asyncio.TimeoutError:
-            late = PlainTextResponse("The request took too long.\n", 408, {"Connection": "close"})
-            await late(scope, receive, send)
-            return
+
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
+            return messages.pop() if messages else await receive()
 
         await self._app(scope, replay, send)
 
-    def _check_host(self, headers: Headers) -> None:
+    def _answer(self, request: Request) -> Response | None:
+        """Reject a request, or answer a link and the sign-in; None for requests to the application."""
+        headers, path, signed_in = request.headers, request.scope["path"], self._has_cookie(request)
         if headers.getlist("host") != [headers.get("host")] or headers.get("host") not in self._hosts:
-            raise RejectedRequestError(421, "Invalid Host header: open the URL printed by `ccmn review`.")
+            raise HTTPException(421, "Invalid Host header: open the URL printed by `ccmn review`.")
+        if len(path) > MAX_PATH_LENGTH:
+            raise HTTPException(414, f"URL too long: at most {MAX_PATH_LENGTH} characters are accepted.")
+        # Reports are files, therefore a browser treats their links as cross-site requests and sends no cookie. The
+        # page contains nothing but the row number of the URL, and requests the row as the web app itself.
+        link = re.fullmatch(r"/go/([0-9]{1,9})", path)
+        if link is not None and request.method == "GET":
+            return _forward(f"/rows?row={link[1]}")
+        self._check_origin(request)
+        tokens = request.query_params.getlist("token") if (path, request.method) == ("/", "GET") else []
+        if tokens:
+            return _forward("/") if signed_in else self._sign_in(tokens[0])
+        if not signed_in:
+            raise HTTPException(403, "Not signed in: open the URL that `ccmn review` printed last.")
+        return None
 
-    def _check_origin(self, method: str, headers: Headers) -> None:
-        origin = headers.get("origin")
+    def _check_origin(self, request: Request) -> None:
+        origin = request.headers.get("origin")
         own = origin is not None and origin.startswith("http://") and origin.removeprefix("http://") in self._hosts
-        modifies = method not in ("GET", "HEAD")
-        if (origin is not None and not own) or (modifies and not own):
-            raise RejectedRequestError(403, "Invalid Origin header: the request comes from another web page.")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise RejectedRequestError(
+        if not own and (origin is not None or request.method not in ("GET", "HEAD")):
+            raise HTTPException(403, "Invalid Origin header: the request comes from another web page.")
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise HTTPException(
                 403, "Cross-site request rejected: enter the URL printed by `ccmn review` in the address bar."
             )
 
-    def _login(self, scope: Scope, headers: Headers) -> Response | None:
-        """Exchange the token in the URL for the cookie and redirect to a URL without token; None without token."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if scope["path"] != "/" or scope["method"] != "GET" or given is None:
-            return None
-        response = HTMLResponse(self._login_page)
-        if self._has_cookie(headers):
-            return response
+    def _sign_in(self, token: str) -> Response:
+        """Exchange the token for the cookie and lead to a URL without token."""
         if self._token is None:
-            raise RejectedRequestError(
-                403, "This one-time link has already been used. Run `ccmn review` again for a new one."
-            )
-        if not secrets.compare_digest(given[0].encode(), self._token.encode()):
-            raise RejectedRequestError(403, "Invalid token: open the URL that `ccmn review` printed last.")
-        self._token = None
-        response.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict", path="/")
+            raise HTTPException(403, "This one-time link has already been used. Run `ccmn review` again for a new one.")
+        if not secrets.compare_digest(token.encode(), self._token.encode()):
+            raise HTTPException(403, "Invalid token: open the URL that `ccmn review` printed last.")
+        self._token, response = None, _forward("/")
+        response.set_cookie(self.cookie, self._secret, httponly=True, samesite="strict")
         return response
 
-    def _has_cookie(self, headers: Headers) -> bool:
-        cookies = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
-        given = next((value for name, _, value in cookies if name == self.cookie), "")
-        return secrets.compare_digest(given.encode(), self._secret.encode())
+    def _has_cookie(self, request: Request) -> bool:
+        return secrets.compare_digest(request.cookies.get(self.cookie, "").encode(), self._secret.encode())
 
 
-def _followed_link(scope: Scope) -> Response | None:
-    """Return a page that leads from a link in a report to a row; None for other requests.
-
-    Reports are files, therefore a browser treats their links as cross-site requests and sends no cookie. The page
-    contains nothing but the row number of the URL, and requests the row as the web app itself.
-    """
-    found = re.fullmatch(r"/go/([0-9]{1,9})", scope["path"])
-    if found is None or scope["method"] != "GET":
-        return None
-    return HTMLResponse(_read_template("login.html").replace("url=/", f"url=/rows?row={found[1]}"))
+def _forward(url: str) -> Response:
+    """Return a page that requests a URL as the web app itself."""
+    return HTMLResponse(TEMPLATES.get_template("login.html").render(url=url))
 
 
 def error_response(headers: Mapping[str, str], status: int, reason: str) -> Response:
     """Return a page with an error for a browser, and one line of text for other clients."""
     if "text/html" not in headers.get("accept", ""):
         return PlainTextResponse(f"{reason}\n", status)
-    title = ERROR_TITLES.get(status) or HTTPStatus(status).phrase.capitalize()
-    page = Template(_read_template("error.html")).substitute(
-        title=escape(title),
-        reason=re.sub("`([^`]*)`", r"<code>\1</code>", escape(reason)),
-        advice=SIGN_IN if status in (403, 421) else CONTINUE,
-        style=ERROR_STYLE,
+    page = TEMPLATES.get_template("error.html").render(
+        title=ERROR_TITLES.get(status) or HTTPStatus(status).phrase.capitalize(),
+        reason=Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(reason)))),
+        signed_in=status not in (403, 421),
+        style=Markup(ERROR_STYLE),
     )
     return HTMLResponse(page, status)
 
 
-def _read_template(name: str) -> str:
-    return resources.files("ccmn.app.review").joinpath("templates", name).read_text("utf-8")
-
-
 async def _read_body(headers: Headers, receive: Receive) -> bytes:
     """Read the request body; stop as soon as it is too long."""
-    too_long = RejectedRequestError(413, f"Request body too long: at most {MAX_BODY_BYTES} bytes are accepted.")
+    too_long = HTTPException(413, f"Request body too long: at most {MAX_BODY_BYTES} bytes are accepted.")
     announced = headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > MAX_BODY_BYTES:
         raise too_long

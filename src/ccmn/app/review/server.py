@@ -1,7 +1,4 @@
-"""Local server of the review: address, port and one-time URL.
-
-This module can be imported without starlette and uvicorn, so that a missing installation gives a clear message.
-"""
+"""Local server of the review: address, port and one-time URL."""
 
 from __future__ import annotations
 
@@ -11,8 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from ccmn.app.review.retraining import Retraining
+from ccmn.app.review.security import MAX_SECONDS, AccessControl
 from ccmn.app.review.session import ReviewSession
+from ccmn.app.review.web_app import make_app
 
 HOST = "127.0.0.1"
 """Address of the server: other machines cannot reach it."""
@@ -25,6 +27,23 @@ MAX_HEAD_BYTES = 1 << 14
 
 PREFERRED_PORT = 8765
 """Port that is used if it is free and no other one is requested. The links of audit reports lead to it."""
+
+
+class PatientConnection(H11Protocol):
+    """Connection that is closed if the head of the next request is not complete in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait_after(None)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._wait_after(self.cycle)
+        super().on_response_complete()
+
+    def _wait_after(self, last: object) -> None:
+        self.loop.call_later(MAX_SECONDS, lambda: self.transport.close() if self.cycle is last else None)
 
 
 def serve(
@@ -51,32 +70,9 @@ def serve(
 
     Raises
     ------
-    ImportError
-        If starlette or uvicorn is not installed.
     OSError
         If the server cannot listen on this port.
     """
-    check_installed()
-    import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    from ccmn.app.review.security import MAX_SECONDS, AccessControl
-    from ccmn.app.review.web_app import make_app
-
-    class PatientConnection(H11Protocol):
-        """Connection that is closed if the head of the next request is not complete in time."""
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._wait_after(None)
-
-        def on_response_complete(self) -> None:
-            self._wait_after(self.cycle)
-            super().on_response_complete()
-
-        def _wait_after(self, last: object) -> None:
-            self.loop.call_later(MAX_SECONDS, lambda: self.transport.close() if self.cycle is last else None)
-
     with _listen(port) as listener:
         address = f"{HOST}:{listener.getsockname()[1]}"
         hosts = {address, address.replace(HOST, "localhost")}
@@ -110,12 +106,3 @@ def _listen(port: int) -> socket.socket:
         listener = socket.create_server((HOST, 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each small response takes 40 ms longer
     return listener
-
-
-def check_installed() -> None:
-    """Raise an ImportError that says what to install if starlette or uvicorn is missing."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise ImportError('ccmn review requires starlette and uvicorn: pip install "ccmn[app]"') from None

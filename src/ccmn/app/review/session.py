@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import PathLike
-from ccmn._validation import FloatArray, check_choice
+from ccmn._validation import FloatArray
 from ccmn.app.demo_task import make_demo
 from ccmn.app.evidence import feature_evidence
 from ccmn.app.issues import (
     N_ROWS_FOR_PROBABILITIES,
     Suspicions,
+    evidence_of,
     find_suspicions,
     predict_out_of_fold,
     suspicions_of_votes,
 )
-from ccmn.app.review.decisions import Answer, DecisionStore, Note, QueueItem, UndoneAction
-from ccmn.app.review.queue import FlipCounts, ReviewQueue, TrustedRows, count_flips, trusted_rows
-from ccmn.app.review.review_data import FeaturePictures, ReviewDataset
+from ccmn.app.review.decisions import Answer, DecisionStore, QueueItem
+from ccmn.app.review.queue import ReviewQueue, TrustedRows, trusted_rows
+from ccmn.app.review.review_data import ReviewDataset, pixel_pictures
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.synthetic import DIGIT_SCENE_SHAPE
-from ccmn.estimation import NoiseRates, estimate_noise
+from ccmn.estimation import NoiseRates
+from ccmn.estimation.estimate import rates_of
+from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.votes import InferredLabels, infer_labels
 
-NOISE_TYPES = ("both", "partial", "missing")
 MAX_REASONS = 3
 """Number of suspicious labels whose reasons are shown."""
 MAX_FEATURES = 5
@@ -44,8 +46,6 @@ def open_session(
     folder: PathLike,
     noise: str | NoiseModel | NoiseRates | None = None,
     random_state: int = 0,
-    *,
-    pred_proba: FloatArray | None = None,
 ) -> ReviewSession:
     """Predict the given labels out of fold and start or resume a review.
 
@@ -61,8 +61,6 @@ def open_session(
         probabilities are learned from verified random rows.
     random_state : int, default=0
         Seed of the random sample, the estimation and the training.
-    pred_proba : array of shape (n, q), optional
-        Out-of-fold probabilities of the given labels, if they are known.
 
     Returns
     -------
@@ -87,18 +85,15 @@ def open_session(
     >>> folder = tempfile.TemporaryDirectory()
     >>> session = open_session(ReviewDataset(MultiLabelData(task.X, task.Y_noisy)), folder.name, noise)
     >>> item = session.start()
-    >>> session.answer(item, label=0, answer="yes")
+    >>> session.store.record(item, {0: "yes"})
     >>> session.store.progress()["answers"]
     1
     >>> session.close(); folder.cleanup()
     """
     _open_store(dataset, folder, random_state).close()  # reports errors before the predictions, which may take minutes
-    if isinstance(noise, str):
-        check_choice(noise, "noise", NOISE_TYPES)
     data = dataset.data
     inferred = None if data.votes is None else infer_labels(data.votes, data.X, random_state)
-    if pred_proba is None:
-        pred_proba = predict_out_of_fold(data.X, dataset.given, random_state)
+    pred_proba = predict_out_of_fold(data.X, dataset.given, random_state)
     return ReviewSession(dataset, pred_proba, noise, folder, random_state, inferred)
 
 
@@ -121,12 +116,11 @@ def demo_session(folder: PathLike, n: int = 8000, random_state: int = 0) -> Revi
     """
     task = make_demo(n, random_state)
     data = MultiLabelData(task.X, task.Y_noisy, label_names=task.noise.label_names, name="digit scenes")
-    dataset = ReviewDataset(data, picture=FeaturePictures(task.X, DIGIT_SCENE_SHAPE), test=(task.X_test, task.Y_test))
+    dataset = ReviewDataset(data, picture=pixel_pictures(task.X, DIGIT_SCENE_SHAPE), test=(task.X_test, task.Y_test))
     return open_session(dataset, folder, "both", random_state)
 
 
-@dataclass(frozen=True)
-class LabelQuestion:
+class LabelQuestion(NamedTuple):
     """One label of the displayed row."""
 
     label: int
@@ -143,26 +137,6 @@ class LabelQuestion:
     def value(self) -> int | None:
         """Value of the label after the answer."""
         return self.given if self.answer in (None, "unsure") else int(self.answer == "yes")
-
-
-@dataclass(frozen=True)
-class RowView:
-    """Contents of the page of one row."""
-
-    item: QueueItem
-    questions: tuple[LabelQuestion, ...]
-    """Questions in display order: given labels first, then the most suspicious ones."""
-    reasons: tuple[str, ...]
-    """Why labels are suspicious, in words."""
-    rank: int
-    """Rank of the row among the suspicious rows."""
-    can_undo: bool
-    notes: list[Note]
-
-    @property
-    def open(self) -> tuple[LabelQuestion, ...]:
-        """Questions without an answer."""
-        return tuple(question for question in self.questions if question.answer is None)
 
 
 class ReviewSession:
@@ -211,18 +185,16 @@ class ReviewSession:
         """Return the next row of the list that an item belongs to; of selected rows, the next one of ``rows``."""
         if item.stream != "selected":
             return self.queue.after(item.position, item.stream)
-        places = np.flatnonzero(rows == item.row) if rows is not None else np.empty(0, dtype=int)
-        if rows is None or not places.size or places[0] + 1 == len(rows):
-            return None
-        return self.queue.select(int(rows[places[0] + 1]))
+        listed = [] if rows is None else rows.tolist()
+        place = listed.index(item.row) + 1 if item.row in listed else len(listed)
+        return self.queue.select(listed[place]) if place < len(listed) else None
 
-    def view(self, item: QueueItem, reviewer: str = "") -> RowView:
-        """Return the contents of the page of an item, with the answers of a reviewer."""
+    def questions(self, item: QueueItem, reviewer: str = "") -> list[LabelQuestion]:
+        """Return the labels of an item with the answers of a reviewer: given labels first, then the suspicious ones."""
         given, scores = self.dataset.given[item.row], self.queue.scores
         score = np.nan_to_num(scores.score[item.row], nan=-1.0)
         answers = self.store.row_answers(item.row, reviewer, bulk=item.stream != "random")
-        asked = sorted(item.asked, key=lambda label: (given[label] != 1, -score[label]))
-        questions = tuple(
+        return [
             LabelQuestion(
                 label,
                 self.dataset.label_names[label],
@@ -231,17 +203,15 @@ class ReviewSession:
                 bool(score[label] >= DEFAULT_MIN_P_WRONG),
                 answers.get(label),
             )
-            for label in asked
-        )
-        reasons = self.reasons(item.row, sorted(item.asked, key=lambda label: -score[label]))
-        undo, notes = self.store.can_undo(reviewer), self.store.notes(item.row)
-        return RowView(item, questions, reasons, int(scores.rank[item.row]), undo, notes)
+            for label in sorted(item.asked, key=lambda label: (given[label] != 1, -score[label]))
+        ]
 
-    def reasons(self, row: int, labels: list[int]) -> tuple[str, ...]:
-        """Return why the most suspicious labels of a row are suspicious; ``labels`` are in the order of suspicion."""
-        score = np.nan_to_num(self.queue.scores.score[row], nan=-1.0)
+    def reasons(self, item: QueueItem) -> list[str]:
+        """Return why the most suspicious labels of an item are suspicious."""
+        score = np.nan_to_num(self.queue.scores.score[item.row], nan=-1.0)
+        labels = sorted(item.asked, key=lambda label: -score[label])
         shown = [label for label in labels if score[label] >= DEFAULT_MIN_P_WRONG] or labels[:1]
-        return tuple(self._reason(row, label) for label in shown[:MAX_REASONS] if score[label] >= 0)
+        return [self._reason(item.row, label) for label in shown[:MAX_REASONS] if score[label] >= 0]
 
     def _reason(self, row: int, label: int) -> str:
         """Return why a label is suspicious: the prediction, its features, and who gave the label."""
@@ -250,47 +220,32 @@ class ReviewSession:
         share = "less than 1 %" if p < 0.01 else f"{100 * p:.0f} %"
         parts = [
             f"{data.short_name(label)} is {'given' if given else 'not given'}; the model expects it in {share} of "
-            f"similar {'texts' if data.texts is not None else 'rows'}."
+            f"similar {'texts' if data.data.texts is not None else 'rows'}."
         ]
         values, evidence = self._evidence(row, label)
         sign = -1 if given else 1
         names = data.data.feature_names
         strongest = np.argsort(-sign * evidence, kind="stable")[:MAX_FEATURES]
         # Of a text, only words that occur in it are named.
-        kept = [j for j in strongest if sign * evidence[j] > 0 and (data.texts is None or values[j] != 0)]
+        kept = [j for j in strongest if sign * evidence[j] > 0 and (data.data.texts is None or values[j] != 0)]
         if kept and data.picture is None:
-            named = ", ".join(_feature_name(str(names[j])) if names else f"x{j}" for j in kept)
-            parts.append(f"{'Against' if given else 'For'} it: {named}.")
+            # A feature of a text is named "column: word".
+            words = [f"x{j}" if names is None else re.sub(r"^.*?: *(.*?) *$", r"“\1”", str(names[j])) for j in kept]
+            parts.append(f"{'Against' if given else 'For'} it: {', '.join(words)}.")
         if self._inferred is not None:
             parts.append(self._voters(row, label))
         return " ".join(parts)
 
     def _voters(self, row: int, label: int) -> str:
-        """Return who gave a label, and how often their votes agree with the inferred labels."""
         assert self._inferred is not None
         votes = self._inferred.votes[[row]]
-        cast = votes.label == label
-        names = votes.annotator_names or range(votes.shape[1])
-        people = votes.annotator[cast & (votes.value > 0.5)]
-        record = [f"{names[a]} (right in {self._agreement[str(names[a])]:.0%} of votes)" for a in people[:MAX_REASONS]]
-        by = f": {', '.join(record)}" if record else ""
-        return f"{len(people)} of {int(cast.sum())} annotators gave it{by}.".replace("%", " %")
-
-    @cached_property
-    def _agreement(self) -> dict[str, float]:
-        assert self._inferred is not None
-        means = self._inferred.annotators.groupby("annotator", sort=False).agreement.mean()
-        return {str(name): float(value) for name, value in means.items()}
+        cast, names = votes.label == label, votes.annotator_names or range(votes.shape[1])
+        people = [str(names[a]) for a in votes.annotator[cast & (votes.value > 0.5)]]
+        return f"{len(people)} of {int(cast.sum())} annotators gave it{': ' * bool(people)}{', '.join(people)}."
 
     @cached_property
     def _evidence(self) -> Any:
         return feature_evidence(self.dataset.data.X, np.asarray(self.dataset.given, dtype=np.float64))
-
-    def answer(self, item: QueueItem, label: int, answer: Answer, reviewer: str = "") -> None:
-        """Store the answer of a reviewer for one label of an item."""
-        if label not in item.asked:
-            raise ValueError(f"label {label} is not in question at position {item.position}")
-        self.store.record(item, {label: answer}, reviewer=reviewer)
 
     def accept_rest(self, item: QueueItem, reviewer: str = "", *, suggestions: bool = False) -> None:
         """Confirm the given labels that have no answer, or the suggested ones.
@@ -306,25 +261,13 @@ class ReviewSession:
         self.store.record(item, answers, reviewer=reviewer, only_open=True)
 
     def accept_suggestions(self, label: int, least: float, reviewer: str = "") -> int:
-        """Accept the other value of a label in all rows with at least this error probability; return their number.
-
-        Raises
-        ------
-        ValueError
-            If error probabilities are not known.
-        """
-        if not self.queue.scores.known:
-            raise ValueError("error probabilities are not known yet")
-        rows = np.flatnonzero(np.nan_to_num(self.queue.scores.score[:, label]) >= max(least, DEFAULT_MIN_P_WRONG))
+        """Accept the other value of a label in all rows with at least this error probability; return their number."""
+        rows = np.flatnonzero(np.nan_to_num(self.queue.scores.score[:, label]) >= least)
         given = self.dataset.given
         answers: list[tuple[int, int, Answer]] = [
             (int(row), label, "no" if given[row, label] == 1 else "yes") for row in rows
         ]
         return self.store.record_many(answers, reviewer=reviewer)
-
-    def undo(self, reviewer: str = "") -> UndoneAction | None:
-        """Undo the latest action of a reviewer; return None if there is no action."""
-        return self.store.undo(reviewer)
 
     def find_rows(self, label: int | None = None, given: int | None = None, text: str = "") -> NDArray[np.int64]:
         """Return the rows with a given value of a label whose text contains ``text``, most suspicious first.
@@ -350,15 +293,11 @@ class ReviewSession:
         if label is not None and given is not None:
             matches &= self.dataset.given[:, label] == given
         if text:
-            texts, part = self.dataset.texts or [""] * len(matches), text.casefold()
+            texts, part = self.dataset.data.texts or [""] * len(matches), text.casefold()
             matches &= np.array([part in content.casefold() for content in texts], dtype=bool)
         order = scores.order if label is None else np.argsort(-np.nan_to_num(scores.score[:, label]), kind="stable")
         rows: NDArray[np.int64] = order[matches[order]]
         return rows
-
-    def flip_counts(self) -> list[FlipCounts]:
-        """Return the flips of each label on the complete rows of the random sample."""
-        return count_flips(self.store.sampled_counts(), self.dataset.data.q)
 
     def rates(self, *, sampled: bool = True) -> NoiseRates:
         """Estimate the noise rates from the data and the complete rows of the random sample.
@@ -380,39 +319,32 @@ class ReviewSession:
             return NoiseRates.known(declared, data.named_labels)
         sample = self.sample() if sampled else trusted_rows((), data.data.q)
         key = sample.rows.tobytes() + sample.Y.tobytes()
+        verified = (*sample, np.ones(len(sample.rows), dtype=bool))
         kind = declared if isinstance(declared, str) else NOISE_TYPES[0]
         with self._estimation_lock:  # an export and a training may run at the same time
             if key not in self._cached_rates:
-                if data.data.votes is not None:
-                    rates = estimate_noise(Y_noisy=data.named_labels, noise_type=kind, votes=data.data.votes)
-                else:
-                    trusted = sample if len(sample.rows) else None
-                    rates = estimate_noise(
-                        data.data.X,
-                        data.named_labels,
-                        noise_type=kind,
-                        trusted=trusted,
-                        random_state=self.random_state,
-                    )
-                self._cached_rates[key] = rates
+                evidence = evidence_of(data.data, kind, verified, self.random_state)
+                self._cached_rates[key] = rates_of(evidence)
             return self._cached_rates[key]
 
     def sample(self) -> TrustedRows:
         """Return the complete rows of the random sample with their verified labels."""
         return trusted_rows(self.store.sampled_answers(), self.dataset.data.q)
 
+    def trusted(self) -> TrustedRows:
+        """Return all rows with a verified label."""
+        return trusted_rows(self.store.answers(), self.dataset.data.q)
+
     def rates_in_use(self) -> NoiseRates | None:
         """Return the rates of the latest training, or the declared rates; None if there are none."""
-        trained = self.trained
-        if trained is not None:
-            return NoiseRates.from_dict(trained["rates"])
+        if self.trained is not None:
+            return NoiseRates.from_dict(self.trained["rates"])
         return None if self.declared is None else self.rates(sampled=False)
 
     @property
-    def trained(self) -> dict[str, Any] | None:
+    def trained(self) -> Any:
         """Description of the latest model that was trained in this review."""
-        description: dict[str, Any] | None = self.store.metadata("trained")
-        return description
+        return self.store.metadata("trained")
 
     def set_trained(self, description: dict[str, Any], rates: NoiseRates) -> None:
         """Store the description of a trained model and order the rows with its rates and the random sample."""
@@ -434,11 +366,6 @@ class ReviewSession:
     def close(self) -> None:
         """Close the store of answers."""
         self.store.close()
-
-
-def _feature_name(name: str) -> str:
-    """Return the word of a feature of a text, or the name of another feature."""
-    return f"“{name.partition(':')[2].strip()}”" if ":" in name else name
 
 
 def _open_store(dataset: ReviewDataset, folder: PathLike, random_state: int) -> DecisionStore:

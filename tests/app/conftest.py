@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from app.review.http_client import make_client, sign_in
 from ccmn.app.cli.app import app
 from ccmn.data import MultiLabelData, write_file
 
@@ -48,6 +49,20 @@ def rejected(run: Run) -> Callable[..., str]:
 def printed(run: Run) -> Callable[..., Any]:
     """Run a command with ``--json`` and return the printed value."""
     return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def reviewing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run ``ccmn review`` and call a function with a client of its page and the session instead of a server."""
+
+    def start(use: Callable[..., object], *arguments: object) -> Result:
+        def serve(session: Any, retraining: Any, on_start: Any, port: int, next_command: str) -> None:
+            use(sign_in(make_client(session)), session)
+
+        monkeypatch.setattr("ccmn.app.review.serve", serve)
+        return run("review", *arguments)
+
+    return start
 
 
 @pytest.fixture(scope="session")
