@@ -50,6 +50,7 @@ EQUIVALENT = {
     "math.isqrt(4 * order) - 1": "the same series from other products of polynomials",
     "max(2, _MAX_BLOCK_PAIRS": "smallest number of labels in memory at once",
     "scores[..., -1:]).detach() / 4": "the sum depends only on differences of scores",
+    "value[j][possible] = 1": "only differences of the log-likelihood of a label count",
     "rng.random(labels.shape) <=": "a random number equals a rate with probability 2^-53",
 }
 """Parts of changed lines that change no result, with the reason."""

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import beta
 
-from ccmn.estimation.likelihood import implied_rho_neg, label_surfaces, likelihood_gain, rate_grid
+from ccmn.estimation.likelihood import forward_scores, implied_rho_neg, label_surfaces, likelihood_gain, rate_grid
 from ccmn.estimation.link import bin_scores, fit_link, noisy_probability
 from ccmn.estimation.posterior import (
     Flips,
@@ -100,6 +100,7 @@ def test_rho_neg_follows_from_the_share_of_false_labels(o, phi, rho_pos):
 
 
 def test_grid_leaves_out_impossible_pairs():
+    assert np.isnan(implied_rho_neg(0.5, 0.5, 0.0))  # all labels would be true
     pos, _, neg = rate_grid(np.array([0.9]))
     possible = ~np.isnan(neg[0])
     assert possible[0, 0]
@@ -121,6 +122,50 @@ def test_forward_corrected_scores_increase_the_likelihood_at_the_true_rates():
     alone, both = label_surfaces(f, Y), label_surfaces(f, Y, X, folds=folds)
     assert both.value[np.isfinite(both.value)].max() > alone.value[np.isfinite(alone.value)].max() + 50
     assert (both.value >= alone.value).all()
+
+
+def fit_forward(X, y, seen, rho_pos, rho_neg):
+    """Slow reference: accelerated gradient steps; every second one is tried on the other rows, and the best is kept."""
+    Z, signal = X.astype(float), 1 - rho_pos - rho_neg
+    gram = Z[seen].T @ Z[seen] / (4 * seen.sum())
+    inverse = np.linalg.inv(gram + 30 * np.trace(gram) / len(gram) * np.eye(len(gram)))
+    w = ahead_w = np.zeros(Z.shape[1])
+    b = ahead_b = logit(np.clip((y[seen].mean() - rho_neg) / signal, 0.01, 0.99))
+    fits = []
+    for step in range(40):
+        f = Z[~seen] @ w + b
+        P = noisy_probability(f, rho_pos, rho_neg)
+        fits += [(np.log(np.where(y[~seen] == 1, P, 1 - P)).sum(), f)] * (step % 2 == 0)
+        s = expit(Z[seen] @ ahead_w + ahead_b)
+        P = rho_neg + signal * s
+        slope = (y[seen] - P) / (P * (1 - P)) * signal * s * (1 - s) / seen.sum()
+        new_w, new_b = ahead_w + inverse @ (Z[seen].T @ slope), ahead_b + 4 * slope.sum()
+        ahead_w, ahead_b = (new + step / (step + 3) * (new - old) for new, old in ((new_w, w), (new_b, b)))
+        w, b = new_w, new_b
+    return max(fits, key=lambda fit: fit[0])[1]
+
+
+def test_forward_corrected_scores_equal_a_slow_reference():
+    X, _, Y, folds = with_features(300)
+    Y, share = np.hstack([Y, np.zeros_like(Y), np.ones_like(Y)]), np.array([Y.mean(), 0, 1])
+    scores, pairs = forward_scores(X, Y, np.ones(Y.shape), folds, share)
+    assert [len(part) for part in pairs] == [8, 0, 0]
+    for k, (column, (rho_pos, rho_neg)) in itertools.product(range(3), zip(scores[0].T, pairs[0])):
+        expected = fit_forward(X, Y[:, 0], folds != k, rho_pos, rho_neg)
+        assert column[folds == k] == pytest.approx(expected, abs=1e-3)
+
+
+def test_surface_is_the_best_of_f_and_of_the_three_nearest_pairs():
+    X, f, Y, folds = with_features(2000, rho_pos=0.3, rho_neg=0.3)
+    f = f + 8 * np.random.default_rng(1).normal(size=f.shape)  # a poor score
+    surfaces = label_surfaces(f, Y, X, folds=folds)
+    scores, pairs = forward_scores(X, Y, np.ones(Y.shape), folds, surfaces.share)
+    for a, b in itertools.product(range(0, 12, 4), range(0, 12, 4)):
+        rho_pos, rho_neg = surfaces.rho_pos[a], surfaces.rho_neg[0, a, b]
+        nearest = np.argsort([abs(rho_pos - pos) / 2 + abs(rho_neg - neg) for pos, neg in pairs[0]], kind="stable")[:3]
+        bins = [bin_scores(c[:, None], Y[:, 0], np.ones(2000)) for c in (f[:, 0], *scores[0].T[nearest].astype(float))]
+        fits = [fit_link(part, np.array([rho_pos]), np.array([rho_neg]), DEFAULTS.slope).value for part in bins]
+        assert surfaces.value[0, a, b] == pytest.approx(max(fits), abs=0.5)
 
 
 def test_constant_sample_weights_change_nothing():
@@ -273,3 +318,5 @@ def test_curve_of_known_rates_inverts_the_noise():
     assert fixed.slope.ravel() == pytest.approx(1, abs=0.05)
     assert corrected_curve(fixed)(score) == pytest.approx(expit(score), abs=0.02)
     assert fixed.rho_pos == 0.3
+    noisy[1:] = np.nan
+    assert fixed_rates(score, noisy, zero, zero).prior == noisy[0]

@@ -190,11 +190,14 @@ def cross_fit_proba(
     labels = torch.from_numpy(Y.astype(np.float32)).to(place)
     folds = stratified_folds(Y, n_folds, np.random.default_rng(seed))
     anchors = torch.from_numpy(np.random.default_rng(seed).permutation(n)[:MAX_ANCHORS])
-    log_odds, embeddings, target = np.zeros((n, q)), None, None
+    log_odds = np.zeros((n, q))
+    embeddings: Any = None
     # With several GPUs, fork_rng warns unless its devices are listed.
     with torch.random.fork_rng(range(torch.cuda.device_count())), show_phases(verbose) as on_progress:
         torch.manual_seed(seed)
-        initial = _check_model(make_model())
+        initial = make_model()
+        if not isinstance(initial, torch.nn.Module):
+            raise TypeError(f"make_model() must return a torch.nn.Module; got {type(initial).__name__}")
         last = _head_name(initial, head, q)
         for k in range(n_folds):
             torch.manual_seed(seed + k)
@@ -208,10 +211,11 @@ def cross_fit_proba(
             log_odds[folds == k] = logits.cpu().numpy()
             if vectors is not None:
                 values = _predict(network, inputs, anchors, q, batch_size, last)[1]
-                target = values if target is None else target
-                aligned = align(vectors, values, target)
-                embeddings = np.empty((n, aligned.shape[1]), np.float32) if embeddings is None else embeddings
-                embeddings[folds == k] = aligned
+                if k == 0:
+                    target, embeddings = values, np.empty((n, values.shape[1]), np.float32)
+                center, goal = values.mean(0), target.mean(0)
+                rotation = scipy.linalg.orthogonal_procrustes(values - center, target - goal)[0]
+                embeddings[folds == k] = (vectors - center) @ rotation + goal
     if noise is not None:
         fitted = fixed_rates(log_odds, Y, noise.rho_pos, noise.rho_neg)
         log_odds = fitted.slope[:, 0, 0] * log_odds + fitted.offset[:, 0, 0]
@@ -271,15 +275,6 @@ def _as_tensor(array: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def _check_model(network: Any) -> torch.nn.Module:
-    """Return the module of the user if it can be trained."""
-    if not isinstance(network, torch.nn.Module):
-        raise TypeError(f"make_model() must return a torch.nn.Module; got {type(network).__name__}")
-    if not any(parameter.requires_grad for parameter in network.parameters()):
-        raise ValueError("make_model() must return a module with trainable parameters; got none")
-    return network
-
-
 def _head_name(network: torch.nn.Module, head: str | None, q: int) -> str | None:
     """Return the name of the last layer of a network with q outputs."""
     layers = {name: layer for name, layer in network.named_modules() if name}
@@ -310,6 +305,8 @@ def _train(
     """Train the network of a fold, yield the number of every epoch, and load the weights of the best one."""
     q = labels.shape[1]
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not trained:
+        raise ValueError("make_model() must return a module with trainable parameters; got none")
     optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay)
     steps = epochs * -(-len(rows) // batch_size)
     schedule = OneCycleLR(optimizer, lr, steps, pct_start=WARM_UP) if one_cycle else None
@@ -372,17 +369,3 @@ def _logits(network: torch.nn.Module, batch: Any, q: int) -> Tensor:
         got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(f"the network must return one logit per label, shape (batch, {q}); got {got}")
     return outputs.float()
-
-
-def align(values: NDArray[Any], anchors: NDArray[Any], target: NDArray[Any]) -> NDArray[Any]:
-    r"""Return vectors mapped by the rotation and translation that move the anchors closest to their targets.
-
-    .. math:: (v - \bar a) R + \bar t, \qquad R = \arg\min_{R^\top R = I} \lVert (A - \bar a) R - (T - \bar t) \rVert_F
-
-    >>> align(np.array([[1.0, 0.0]]), np.eye(2), np.array([[1.0, 5.0], [0.0, 4.0]])).round(6)
-    array([[1., 5.]])
-    """
-    center, target_center = anchors.mean(0), target.mean(0)
-    rotation, _ = scipy.linalg.orthogonal_procrustes(anchors - center, target - target_center)
-    aligned: NDArray[Any] = (values - center) @ rotation + target_center
-    return aligned
