@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 
 from ccmn.metrics import METRICS
+from metrics import reference
 from metrics.strategies import labels_and_predictions, labels_and_scores, random_case
 
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -19,12 +20,13 @@ def second_argument(metric, scores):
 
 @pytest.mark.filterwarnings("ignore:(macro_auc|mean_average_precision) cannot be estimated")
 @given(labels_and_scores, labels_and_predictions)
-def test_values_are_in_range_and_equal_for_tensors_and_arrays(with_scores, with_predictions):
+def test_equal_to_the_reference_and_in_range_for_arrays_and_tensors(with_scores, with_predictions):
     for metric in METRICS.values():
         case = with_scores if metric.needs == "scores" else with_predictions
         value, of_tensors = metric.function(*case), metric.function(*map(torch.tensor, case))
         assert type(value) is type(of_tensors) is float
         assert of_tensors == pytest.approx(value, abs=0, nan_ok=True)
+        assert value == pytest.approx(getattr(reference, metric.name)(*case), abs=1e-12, nan_ok=True)
         low, high = metric.bounds(case[0].shape[1])
         assert np.isnan(value) or low <= value <= high
 

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from ccmn import ClassConditionalNoise, PartialNoise, control_risk
 from ccmn.estimation import NoiseRates
 from ccmn.noise import TransitionNoise
+from metrics.strategies import central_difference
 
 AT_LEAST = ("recall", "precision")
 N_STARTS = {"recall": 1, "precision": 8, "hamming": 24}
@@ -31,15 +32,14 @@ def make_task(n, q=4, noise=None, random_state=0, difficulty=1.0):
     return scores, Y, Y if noise is None else noise.corrupt(Y, random_state=rng)
 
 
-def row_parts(metric, p, row, threshold):
-    """Return N and D of one row from soft labels without NaN, by loops."""
-    predicted = [score >= threshold for score in row]
-    q = len(p)
-    if metric == "recall":
-        return sum(p[j] for j in range(q) if predicted[j]), sum(p)
-    if metric == "precision":
-        return sum(p[j] for j in range(q) if predicted[j]), sum(predicted)
-    return sum(1 - p[j] if predicted[j] else p[j] for j in range(q)) / q, 1.0
+def row_parts(metric, p, scores, threshold):
+    """Return N and D (n, 2) of rows of true or soft labels without NaN."""
+    h, none = scores >= threshold, np.zeros_like(p)
+    return {
+        "recall": lambda: np.stack([np.where(h, p, none).sum(1), p.sum(1)], 1),
+        "precision": lambda: np.stack([np.where(h, p, none).sum(1), h.sum(1)], 1),
+        "hamming": lambda: np.stack([np.where(h, 1 - p, p).mean(1), np.ones(len(p))], 1),
+    }[metric]()
 
 
 def one_error(metric, noise):
@@ -52,20 +52,17 @@ def one_error(metric, noise):
     return max(values[1].max(), (1 - values[0]).max()) / noise.n_labels, 1 / noise.n_labels
 
 
-def clean_or_soft(metric, p, scores, threshold):
+def value(metric, p, scores, threshold):
     """Return the metric of true labels, or its estimate from soft labels."""
-    parts = np.array([row_parts(metric, p[i], scores[i], threshold) for i in range(len(p))])
-    return parts[:, 0].sum() / parts[:, 1].sum()
+    N, D = row_parts(metric, p, scores, threshold).sum(0)
+    return N / D
 
 
 def reference_margin(metric, p, scores, threshold, tau, level, noise, rate_variance=None):
     """Return the upper confidence bound of the constraint by a t test with one additional error."""
     sign = 1 if metric in AT_LEAST else -1
-    parts = [row_parts(metric, p[i], scores[i], threshold) for i in range(len(p))]
-    constraint = np.array([sign * (tau * D - N) for N, D in parts])
-    n = len(p)
-    N, D = one_error(metric, noise)
-    extra = sign * (tau * D - N) / n
+    constraint, n = sign * row_parts(metric, p, scores, threshold) @ [-1, tau], len(p)
+    extra = sign * np.dot(one_error(metric, noise), [-1, tau]) / n
     variance = constraint.var(ddof=1) / n + extra**2
     if rate_variance is not None:
         variance += rate_variance(tau)
@@ -85,7 +82,7 @@ def reference_control(metric, p, scores, grid, target, error, noise):
     if not accepted:
         return None
     if metric == "hamming":
-        return min(accepted, key=lambda t: clean_or_soft(metric, p, scores, t))
+        return min(accepted, key=lambda t: value(metric, p, scores, t))
     return max(accepted) if metric == "recall" else min(accepted)
 
 
@@ -100,7 +97,7 @@ def test_estimate_from_clean_labels(metric, threshold):
     scores, Y, _ = make_task(120)
     found = estimate_at(Y, scores, None, metric, threshold)
     assert found.guaranteed
-    assert found.estimate == pytest.approx(clean_or_soft(metric, Y, scores, threshold))
+    assert found.estimate == pytest.approx(value(metric, Y, scores, threshold))
 
 
 @pytest.mark.parametrize("metric", N_STARTS)
@@ -121,7 +118,7 @@ def test_estimate_is_unbiased(metric, rates):
             noisy_rows += [noisy] * count
             rows += [i] * count
     found = estimate_at(np.array(noisy_rows), scores[rows], noise, metric, 0.5)
-    assert found.estimate == pytest.approx(clean_or_soft(metric, Y, scores, 0.5))
+    assert found.estimate == pytest.approx(value(metric, Y, scores, 0.5))
 
 
 @pytest.mark.parametrize("metric", N_STARTS)
@@ -138,7 +135,7 @@ def test_threshold_and_bound_against_reference(metric, noise):
         lambda tau: reference_margin(metric, p, scores, found.threshold, tau, level, model), 0, 1, xtol=1e-10
     )
     assert found.bound == pytest.approx(expected, abs=1e-8)
-    assert found.estimate == pytest.approx(clean_or_soft(metric, p, scores, found.threshold))
+    assert found.estimate == pytest.approx(value(metric, p, scores, found.threshold))
     assert (found.bound >= target) if metric in AT_LEAST else (found.bound <= target)
 
 
@@ -150,20 +147,11 @@ def test_uncertain_rates_widen_the_bound(metric):
     found = estimate_at(noisy, scores, rates, metric, 0.2)
     sign = 1 if metric in AT_LEAST else -1
 
-    def constraint(rho, tau):
-        p = ClassConditionalNoise(*rho).debias(noisy)
-        parts = np.array([row_parts(metric, p[i], scores[i], 0.2) for i in range(len(p))])
-        return sign * (tau * parts[:, 1].mean() - parts[:, 0].mean())
-
     def rate_variance(tau):
-        total, step = 0.0, 1e-6
-        for kind, j in itertools.product((0, 1), range(3)):
-            up, down = (np.stack([noise.rho_pos, noise.rho_neg]) for _ in range(2))
-            up[kind, j] += step
-            down[kind, j] -= step
-            slope = (constraint(up, tau) - constraint(down, tau)) / (2 * step)
-            total += (slope * (rates.se_pos, rates.se_neg)[kind][j]) ** 2
-        return total
+        def constraint(noise):
+            return (sign * row_parts(metric, noise.debias(noisy), scores, 0.2) @ [-1, tau]).mean()
+
+        return ((central_difference(constraint, noise) * [rates.se_pos, rates.se_neg]) ** 2).sum()
 
     # A grid of one threshold has one start.
     p, level = noise.debias(noisy), 0.4
@@ -202,11 +190,8 @@ def test_trusted_rows_against_reference(metric):
     others = np.setdiff1d(np.arange(240), rows)
     found = estimate_at(noisy, scores, wrong, metric, 0.3, trusted=(rows, Y[rows]))
     p, tau, m = wrong.debias(noisy), EASY[metric], rows.size
-
-    def parts(labels, at):
-        return np.array([row_parts(metric, labels[i], scores[i], 0.3) for i in at])
-
-    true, soft, rest = parts(Y, rows), parts(p, rows), parts(p, others)
+    parts = [(Y, rows), (p, rows), (p, others)]
+    true, soft, rest = (row_parts(metric, labels[at], scores[at], 0.3) for labels, at in parts)
     contrast = np.array([-1.0, tau])
     g, f, h = true @ contrast, soft @ contrast, rest @ contrast
     weight = np.clip(np.cov(g, f)[0, 1] / (f.var(ddof=1) + m * h.var(ddof=1) / others.size), 0, 1)
@@ -342,12 +327,12 @@ def violation_rate(metric, noise, target, draws=300, n=400, estimated=False):
             warnings.simplefilter("ignore")
             found = control_risk(noisy, scores[rows], noise, metric, target, 0.8, trusted=trusted)
         h = scores >= found.threshold
-        value = {
+        found_value = {
             "recall": Y[h].sum() / Y.sum(),
             "precision": Y[h].mean() if h.any() else 1.0,
             "hamming": (h != (Y == 1)).mean(),
         }[metric]
-        missed += found.guaranteed and (value < target if metric in AT_LEAST else value > target)
+        missed += found.guaranteed and (found_value < target if metric in AT_LEAST else found_value > target)
     return missed / draws
 
 

@@ -188,12 +188,3 @@ def test_stack_of_models_agrees_with_single_models(q, block_size, monkeypatch):
                 y, f = Y[group, 0], given_scores[group, run]
                 expected = [float(v) for v in (hamming_loss(y, f >= 0), ranking_loss(y, f), average_precision(y, f))]
                 assert found[:, group, run].tolist() == pytest.approx(expected, abs=1e-12)
-
-
-def test_buffers_are_replaced_for_other_dtypes_and_shapes():
-    Y, scores = map(torch.tensor, random_case(20, 6))
-    metrics_of = BatchedMetrics(Y)
-    with torch.inference_mode():
-        wide = metrics_of(scores.double())
-    torch.testing.assert_close(metrics_of(scores.float()), wide)
-    torch.testing.assert_close(metrics_of(torch.stack([scores, scores]).double())[:, 1], wide)
