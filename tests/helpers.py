@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
+import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from safetensors.numpy import load, save
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,3 +84,19 @@ def slope_of(phi, t):
 
     leaf = t.detach().requires_grad_()
     return torch.autograd.grad(phi(leaf).sum(), leaf)[0]
+
+
+def rewrite_model(path: Path, change: Any) -> None:
+    """Change description and weights of a saved model, and write it again with valid checksums."""
+    with zipfile.ZipFile(path) as archive:
+        description, arrays = json.loads(archive.read("model.json")), load(archive.read("weights.safetensors"))
+    change(description, arrays)
+    write_parts(path, {"model.json": json.dumps(description).encode(), "weights.safetensors": save(arrays)})
+
+
+def write_parts(path: Path, parts: dict[str, bytes]) -> None:
+    """Write the parts of a model with their checksums."""
+    checks = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**parts, "checksums.json": json.dumps(checks).encode()}.items():
+            archive.writestr(name, content)

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from ccmn import CCMNClassifier, CorrectedClassifier, load_model
-from ccmn.data import ShardedData, make_noisy_multilabel
+from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import micro_f1
 from ccmn.models.training_data import Scaling
 from ccmn.noise import ClassConditionalNoise
@@ -97,43 +96,8 @@ def test_raw_units_are_as_good_as_standardized_features(tmp_path, clf):
         np.testing.assert_allclose(raw.coef_ * UNITS, standard.coef_ / TASK.X.std(0), atol=0.05)
 
 
-def test_one_sparse_column_in_a_large_unit():
-    fits = {}
-    for name, X in (("raw", TASK.X * [1, 20_000, 1, 1, 1]), ("standard", TASK.X)):
-        clf = CorrectedClassifier(noise=NOISE, random_state=0)
-        clf.fit(scipy.sparse.csr_array(X[TRAIN]), TASK.Y_noisy[TRAIN])
-        fits[name] = micro_f1(TASK.Y[TEST], clf.predict(scipy.sparse.csr_array(X[TEST])))
-    assert fits["raw"] == pytest.approx(fits["standard"], abs=0.02)
-
-
-@pytest.mark.parametrize("model", ["linear", "mlp"])
-def test_streamed_raw_units(tmp_path, model):
-    pytest.importorskip("pyarrow")
-    scores = []
-    for name, X in (("raw", RAW), ("standard", STANDARD)):
-        table = X.iloc[TRAIN].assign(**{f"tag_{j}": TASK.Y_noisy[TRAIN, j] for j in range(3)})
-        (tmp_path / name).mkdir()
-        table.astype("float32").to_parquet(tmp_path / name / "part-0.parquet")
-        clf = CCMNClassifier(NOISE, model=model, lr=0.01, epochs=20, batch_size=50, random_state=0)
-        scores.append(f1_of(clf.fit(ShardedData(tmp_path / name, "tag_*")), X))
-    assert scores[0] == pytest.approx(scores[1], abs=0.01)
-    assert scores[0] > 0.75
-
-
 def test_scaling_can_be_turned_off():
     settings = {"loss": "ranking", "epochs": 3, "random_state": 0}
     raw = CCMNClassifier(NOISE, scale=False, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
     scaled = CCMNClassifier(NOISE, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
     assert f1_of(raw, RAW) < f1_of(scaled, RAW) - 0.05
-
-
-def test_custom_networks_get_features_as_they_are():
-    seen = []
-
-    class Recorded(torch.nn.Linear):
-        def forward(self, features):
-            seen.append(features.detach().abs().max())
-            return super().forward(features)
-
-    CCMNClassifier(NOISE, model=Recorded, lr=1e-9, epochs=1, random_state=0).fit(RAW[TRAIN], TASK.Y_noisy[TRAIN])
-    assert max(seen) > 20_000

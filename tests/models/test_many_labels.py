@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise, load_model, metrics
+from ccmn import CCMNClassifier, ClassConditionalNoise, metrics
 from ccmn.noise import GroupedNoise
 
 N, D, Q = 300, 6, 9
@@ -76,27 +76,6 @@ def test_groups_and_unverified_labels_require_dense_labels(task, always_sparse):
     unknown[0, 0] = np.nan
     with pytest.raises(ValueError, match=r"NaN.*dense labels"):
         CCMNClassifier(noise).fit(X, sparse, trusted=([0, 1], scipy.sparse.csr_matrix(unknown)))
-
-
-def test_small_csr_labels_support_groups_and_unverified_labels(task):
-    X, Z, Y, noise = task
-    unknown = Y[:2].copy()
-    unknown[0, 0] = np.nan
-    scores = []
-    for wrap in (np.asarray, scipy.sparse.csr_matrix):
-        clf = CCMNClassifier(GroupedNoise({"a": noise}), epochs=1, random_state=0)
-        clf.fit(X, wrap(Z), groups=["a"] * N, trusted=([0, 1], wrap(unknown)))
-        scores.append(clf.decision_function(X))
-    assert np.array_equal(scores[0], scores[1])
-
-
-def test_saved_model_predicts_csr(task, tmp_path):
-    X, Z, _, noise = task
-    clf = CCMNClassifier(noise, epochs=1, random_state=0).fit(X, scipy.sparse.csr_matrix(Z))
-    clf.save(tmp_path / "model.ccmn")
-    again = load_model(tmp_path / "model.ccmn").predict(X)
-    assert scipy.sparse.issparse(again)
-    assert (again != clf.predict(X)).nnz == 0
 
 
 @pytest.mark.parametrize("k", [1, 3, Q])
@@ -172,9 +151,3 @@ def test_memory_does_not_grow_with_rows_times_labels():
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=environment)
     assert float(done.stdout) < 100
-
-
-def test_partial_noise_with_csc_labels(task):
-    X, Z, _, _ = task
-    clf = CCMNClassifier(PartialNoise(0.1, n_labels=Q), epochs=1, random_state=0).fit(X, scipy.sparse.csc_matrix(Z))
-    assert clf.predict(X).shape == (N, Q)

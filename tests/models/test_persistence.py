@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import pickle
 import zipfile
@@ -16,8 +14,8 @@ import torch
 
 import ccmn
 from ccmn import CCMNClassifier, ClassConditionalNoise, load_model
-from ccmn.models.model_file import read_model, write_model
 from ccmn.noise import TransitionNoise
+from helpers import rewrite_model, write_parts
 
 X = np.random.default_rng(0).normal(size=(150, 4)).astype(np.float32)
 Y = (X @ np.random.default_rng(1).normal(size=(4, 3)) > 0).astype(int)
@@ -99,20 +97,6 @@ def test_failed_save_keeps_the_previous_model_and_names_the_file(tmp_path, monke
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_model_is_synchronized_before_and_after_it_gets_its_name(tmp_path, monkeypatch):
-    """After a power failure, the name leads to complete contents."""
-    calls, sync, replace = [], os.fsync, os.replace
-
-    def fsync(descriptor):
-        calls.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-        sync(descriptor)
-
-    monkeypatch.setattr("os.fsync", fsync)
-    monkeypatch.setattr("os.replace", lambda *paths: calls.append("renamed") or replace(*paths))
-    fitted().save(tmp_path / "m.ccmn")
-    assert calls == [str(tmp_path / ".m.ccmn.part"), "renamed", str(tmp_path)]
-
-
 def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     clf = fitted()
     clf._network.arrays["weight"][0, 0] = np.inf
@@ -191,11 +175,6 @@ class TestRejected:
         with pytest.raises(ValueError, match="state is a pipe or a device"):
             CCMNClassifier(None, lr=0.1).fit(np.eye(9), np.eye(9), checkpoint=tmp_path / "state")
 
-    def rewrite(self, path, change):
-        description, arrays = read_model(path)
-        change(description, arrays)
-        write_model(path, description, arrays)
-
     @pytest.mark.parametrize(
         "change",
         [
@@ -222,7 +201,7 @@ class TestRejected:
     )
     def test_invalid_descriptions(self, path, change):
         """Checksums are valid, but the content is not."""
-        self.rewrite(path, change)
+        rewrite_model(path, change)
         with pytest.raises(ValueError, match=r"m\.ccmn (is not a valid ccmn model|has model format)"):
             load_model(path)
 
@@ -258,25 +237,12 @@ class TestRejected:
         ],
     )
     def test_invalid_fields(self, path, field, value):
-        self.rewrite(path, lambda d, a: d.update({field: value}))
+        rewrite_model(path, lambda d, a: d.update({field: value}))
         with pytest.raises(ValueError, match=rf"m\.ccmn is not a valid ccmn model: {field} must be .*; got "):
             load_model(path)
 
     @pytest.mark.parametrize("text", [b"[1, 2", b"[" * 100_000, b"9" * 5000, b"\xff"])
     def test_invalid_json(self, path, text):
-        contents = {"model.json": text, "weights.safetensors": b"x" * 20}
-        checks = {n: hashlib.sha256(b).hexdigest() for n, b in contents.items()}
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, body in {**contents, "checksums.json": json.dumps(checks).encode()}.items():
-                archive.writestr(name, body)
+        write_parts(path, {"model.json": text, "weights.safetensors": b"x" * 20})
         with pytest.raises(ValueError, match="not a valid ccmn model"):
             ccmn.load_model(path)
-
-
-def test_learning_rates_of_numpy_are_saved(tmp_path):
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    clf = CCMNClassifier(None, loss="ranking", lr=[np.float32(0.5), np.float32(0.25)], epochs=1, random_state=0).fit(
-        X, X > 0
-    )
-    clf.save(tmp_path / "model.ccmn")
-    assert load_model(tmp_path / "model.ccmn").lr == [0.5, 0.25]

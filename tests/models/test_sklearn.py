@@ -12,14 +12,13 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, PartialNoise
-from ccmn.data import TablePreprocessor, load_digit_scenes, make_noisy_multilabel
+from ccmn.data import load_digit_scenes, make_noisy_multilabel
 from ccmn.noise import GroupedNoise, TransitionNoise
 from helpers import LABELS_ONLY, sklearn_checks
 
@@ -56,14 +55,6 @@ def test_pipeline_grid_search_and_cross_validation(scenes):
     assert search.predict(X).shape == Y.shape
     out_of_fold = cross_val_predict(base, X, Z, cv=3, method="decision_function")
     assert out_of_fold.shape == Y.shape
-
-
-def test_text_pipeline():
-    texts = [f"sea {'wave' * (i % 3)} boat" if i % 2 else f"sky {'cloud' * (i % 5)} bird" for i in range(120)]
-    Y = np.array([[i % 2, 1 - i % 2] for i in range(120)])
-    clf = make_pipeline(TfidfVectorizer(), CCMNClassifier(noise=PartialNoise([0.2, 0.2]), epochs=40, random_state=0))
-    noisy = PartialNoise([0.2, 0.2]).corrupt(Y, random_state=0)
-    assert (clf.fit(texts, noisy).predict(texts) == Y).mean() > 0.95
 
 
 def test_dataframes_keep_names(scenes):
@@ -160,15 +151,6 @@ def test_metadata_routing_slices_trusted_rows_and_groups(route, rows):
     assert calls == rows
 
 
-def test_metadata_that_is_not_requested_is_an_error():
-    pipe = make_pipeline(StandardScaler(), CCMNClassifier(NOISE))
-    with (
-        sklearn.config_context(enable_metadata_routing=True),
-        pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="trusted"),
-    ):
-        pipe.fit(TASK.X, TASK.Y_noisy, trusted=TRUSTED)
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_representation_is_short_in_text_and_html():
     noise = ClassConditionalNoise.sample(500, random_state=0)
@@ -203,15 +185,6 @@ def test_predictions_as_frames(clf):
         assert np.array_equal(frame, array)
     with pytest.raises(ValueError, match="transform must be 'default' or 'pandas'; got 'table'"):
         fitted.set_output(transform="table")
-
-
-def test_index_is_kept_by_a_table_preprocessor():
-    table = pd.DataFrame({"x": TASK.X[:, 0], "kind": np.where(TASK.X[:, 1] > 0, "a", "b")}, index=range(1000, 1300))
-    clf = CCMNClassifier(NOISE, loss="hamming", epochs=5, random_state=0)
-    pipe = make_pipeline(TablePreprocessor().set_output(transform="pandas"), clf).fit(table, FRAME)
-    assert pipe[-1].feature_names_in_.tolist() == ["x", "kind=a", "kind=b"]
-    pipe[-1].set_output(transform="pandas")
-    assert pipe.predict(table[3:5]).index.tolist() == [1003, 1004]
 
 
 def test_frames_of_sparse_labels_and_of_classes():

@@ -13,7 +13,6 @@ import pytest
 from ccmn import CCMNClassifier, ClassConditionalNoise, PartialNoise
 from ccmn.data import ShardedData, make_noisy_multilabel
 from ccmn.metrics import ranking_loss
-from ccmn.models.streaming import StreamSizes, draw_holdout
 
 pa = pytest.importorskip("pyarrow", reason="reading Parquet needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -112,17 +111,6 @@ def test_shards_contain_the_labels(folder, name):
         CCMNClassifier(NOISE).fit(ShardedData(folder, -Q), **{name: np.ones(4000)})
 
 
-def test_size_of_the_held_out_sample(folder):
-    data = ShardedData(folder, -Q)
-    sizes = StreamSizes.of(data, 100)
-    X, Y, masks = draw_holdout(data, 0.2, sizes, seed=3)
-    assert len(X) == len(Y) == 800
-    assert sum(int(mask.sum()) for mask in masks.values()) == 800
-    X, _, masks = draw_holdout(data, 0.2, sizes._replace(holdout=50), seed=3)
-    assert len(X) == 50
-    assert len(masks) == 16
-
-
 @pytest.mark.parametrize("n", [1, 30])
 def test_few_rows(tmp_path, n):
     """Few rows are not split, as in fit."""
@@ -174,11 +162,3 @@ def test_memory_stays_below_the_limit(tmp_path):
     size, growth = (float(number) for number in done.stdout.split())
     assert size > 180
     assert growth < 50
-
-
-def test_held_out_sample_leaves_a_training_row(tmp_path, task):
-    columns = {f"f{j}": task.X[:60, j].astype(np.float32) for j in range(6)}
-    columns |= {f"label_{j}": task.Y_noisy[:60, j].astype(np.uint8) for j in range(Q)}
-    pq.write_table(pa.table(columns), tmp_path / "0.parquet")
-    data = ShardedData(tmp_path, -Q)
-    assert len(draw_holdout(data, 0.999, StreamSizes.of(data, 10), seed=0)[0]) == 59

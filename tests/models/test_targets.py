@@ -30,12 +30,6 @@ def test_label_sets(monkeypatch, large):
         encode_like([["moon"], ["sea"]], found)
 
 
-def test_sets_of_numbers_are_sorted_columns():
-    found = encode_targets([[10, 2], [2]])
-    assert found.classes.tolist() == [2, 10]
-    np.testing.assert_array_equal(found.labels, [[1, 1], [1, 0]])
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
     task = make_noisy_multilabel(60, 3, 2, random_state=0)
@@ -83,14 +77,3 @@ def test_empty_label_names_are_rejected():
         encode_targets(pd.Series(["a;b", ""]).str.split(";"))
     with pytest.raises(ValueError, match="empty name"):
         encode_targets(pd.DataFrame({"": [0, 1], "a": [1, 0]}))
-
-
-def test_series_of_lists_are_label_sets():
-    found = encode_targets(pd.Series(["a;b", "c"]).str.split(";"))
-    assert (found.label_names, found.labels.tolist()) == (("a", "b", "c"), [[1, 1, 0], [0, 0, 1]])
-
-
-def test_classes_are_the_names_of_the_columns():
-    frame = pd.DataFrame({"sea": [0, 1], "sky": [1, 0]})
-    assert encode_targets(frame).classes.tolist() == ["sea", "sky"]
-    assert encode_targets(frame.to_numpy()).classes.tolist() == [0, 1]

@@ -64,14 +64,6 @@ def rows_of(name: str) -> np.ndarray:
     return np.asarray(inputs.toarray() if scipy.sparse.issparse(inputs) else inputs, dtype=np.float32)
 
 
-def test_the_cases_include_every_kind_of_model(fitted):
-    networks = [clf._network for clf in fitted.values() if isinstance(clf, CCMNClassifier)]
-    assert {network.kind for network in networks} == {"linear", "mlp", "user"}
-    assert {network.link for network in networks} == {"linear", "slope"}
-    assert fitted["average"]._model.forest_ is not None
-    assert fitted["average, sparse"]._model.components_ is not None
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_module_equals_predict_proba(fitted, name, dtype):
@@ -89,13 +81,6 @@ def test_torch_export_with_any_number_of_rows(fitted, name):
     for part in (rows[:3], rows):
         result = program.module()(torch.tensor(part)).detach().numpy()
         np.testing.assert_allclose(result, fitted[name].predict_proba(part), atol=1e-5)
-
-
-def test_exported_program_is_saved_and_loaded(fitted, tmp_path):
-    rows = rows_of("average")
-    torch.export.save(torch.export.export(fitted["average"].to_torch(), (torch.tensor(rows),)), tmp_path / "model.pt2")
-    result = torch.export.load(tmp_path / "model.pt2").module()(torch.tensor(rows))
-    np.testing.assert_allclose(result.detach().numpy(), fitted["average"].predict_proba(rows), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,14 +1,12 @@
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse
 from scipy.special import expit
 
-from ccmn.estimation.estimate import model_posterior
-from ccmn.estimation.posterior import corrected_curve
-from ccmn.training.default_model import NoisyLabelModel, distinct_rows, stratified_folds
-from ccmn.training.default_settings import DefaultSettings
+from ccmn.training.default_model import DefaultSettings, NoisyLabelModel, distinct_rows
 
 FAST = DefaultSettings(n_trees=5, c_grid=(1e-2, 1.0))
 
@@ -26,15 +24,6 @@ def fit(X, Y, **options):
 
 def log_loss(Y, f):
     return (np.logaddexp(0, f) - Y * f).mean()
-
-
-def test_labels_of_new_rows_are_predicted():
-    X, Y = simulate(500)
-    new, true = simulate(2000, seed=1)
-    model = fit(X, Y)
-    exact = 2 * new[:, :3] - 1
-    assert log_loss(true, model.log_odds(new)) < log_loss(true, exact) + 0.03
-    assert 0 <= model.share_ <= 1
 
 
 def test_out_of_fold_predictions_do_not_see_their_row():
@@ -74,14 +63,6 @@ def test_probabilities_count_as_two_weighted_labels():
     assert f.max() < fit(X, Y).log_odds(X).max()
 
 
-def test_missing_entries_are_ignored():
-    X, Y = simulate(400)
-    partly = np.where(np.random.default_rng(2).random(Y.shape) < 0.3, np.nan, Y)
-    model = fit(X, partly)
-    assert np.isfinite(model.log_odds(X)).all()
-    assert log_loss(Y, model.log_odds(X)) < 0.6
-
-
 def test_copies_of_all_rows_change_nothing():
     X, Y = simulate()
     once = fit(X, Y)
@@ -114,19 +95,11 @@ def test_distinct_rows_equal_a_comparison_of_all_rows(kind):
 
 def test_more_rows_than_the_limit_are_predicted_by_models_that_have_not_seen_them():
     X, Y = simulate(600)
-    model = NoisyLabelModel(0, DefaultSettings(n_trees=5, c_grid=(1e-2, 1.0), max_rows=200)).fit(X, Y)
+    model = NoisyLabelModel(0, replace(FAST, max_rows=200)).fit(X, Y)
     assert model.out_of_fold_.log_odds.shape == (200, 3)
     f = model.out_of_fold_log_odds(X)
     assert np.isfinite(f).all()
     assert log_loss(Y, f) < 0.55
-
-
-def test_folds_are_stratified_by_the_rarest_label():
-    Y = np.zeros((90, 2))
-    Y[:6, 0] = 1
-    folds = stratified_folds(Y, 3, np.random.default_rng(0))
-    assert (np.bincount(folds[:6]) == 2).all()
-    assert (np.bincount(folds) == 30).all()
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 20, 101])
@@ -141,8 +114,4 @@ def test_small_constant_and_extreme_data_give_finite_predictions_without_warning
     Y[: n // 2, -1] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = fit(X, Y)
-        posterior = model_posterior(model, Y, "both")
-        P = corrected_curve(posterior)(model.log_odds(X))
-    assert np.isfinite(P).all()
-    assert all(np.isfinite(rate).all() for rate in (posterior.rho_pos, posterior.rho_neg, posterior.ci_pos))
+        assert np.isfinite(fit(X, Y).log_odds(X)).all()

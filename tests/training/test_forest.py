@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from ccmn.training.default_modules import ForestModule
 from ccmn.training.forest import Forest, fit_forest
 
 
@@ -208,32 +206,3 @@ def test_any_node_list_is_rejected_or_predicts(nodes, seed):
         return
     forest, X = Forest.from_arrays(arrays, 3, 2), rng.normal(size=(4, 3))
     np.testing.assert_allclose(forest.predict(X), reference_predict(forest, X), atol=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_mutated_arrays_are_rejected_or_predict(fitted, seed):
-    forest, X = fitted
-    rng = np.random.default_rng(seed)
-    rejected = 0
-    for _ in range(150):
-        arrays = {name: array.copy() for name, array in forest.arrays().items()}
-        array = arrays[rng.choice(list(arrays))]
-        data = array.view(np.uint8).reshape(-1)
-        where = rng.integers(len(data), size=rng.integers(1, 4))
-        data[where] = rng.integers(256, size=len(where))
-        try:
-            predicted = Forest.from_arrays(arrays, 6, 3).predict(X)
-        except ValueError as error:
-            assert "of the forest" in str(error)  # noqa: PT017
-            rejected += 1
-        else:
-            assert ((predicted >= 0) & (predicted <= 1 + 1e-6)).all()
-    assert 0 < rejected < 150
-
-
-@pytest.mark.slow
-def test_module_is_compiled(fitted):
-    forest, X = fitted
-    module = torch.compile(ForestModule(forest), fullgraph=True, backend="aot_eager")
-    for n in (2, 150):
-        np.testing.assert_allclose(module(torch.tensor(X[:n])), forest.predict(X[:n]), atol=1e-6)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ from safetensors.torch import save_file
 
 from ccmn import CCMNClassifier
 from ccmn.losses import HammingLoss, RankingLoss
-from ccmn.noise import ClassConditionalNoise, TransitionNoise
+from ccmn.noise import ClassConditionalNoise
 from ccmn.training.batches import Batch, DenseLabels, Features, Rows, RunLabels, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.distributed import ALONE, ProcessGroup
@@ -126,37 +123,6 @@ def test_adam_equals_torch_adam():
     torch.testing.assert_close(net.parameters[0].values.detach()[0, :, 0], expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("stored", ["in rows", "in columns", "with gaps"])
-@pytest.mark.parametrize("product", ["plain", "einsum"])
-def test_a_single_run_equals_torch_adam_for_any_strides(stored, product):
-    generator = torch.Generator().manual_seed(0)
-    inputs, targets = (torch.randn(30, size, generator=generator) for size in (6, 5))
-    numbers = torch.randn(6, 5, generator=generator)
-    layouts = {"in rows": numbers.clone, "in columns": lambda: numbers.t().contiguous().t()}
-
-    class Layer(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(numbers.clone())
-            gaps = lambda: torch.zeros(6, 10)[:, ::2].copy_(numbers)  # noqa: E731
-            self.weight.data = layouts.get(stored, gaps)()  # a clone would have a different memory layout
-
-        def forward(self, x):
-            return x @ self.weight if product == "plain" else torch.einsum("nd,dh->hn", x, self.weight).t()
-
-    ours, theirs = Layer(), Layer()
-    network = UserNetwork(ours)
-    optimizer = StackedAdam(network.parameters, torch.full((1, 1), 0.05), torch.full((1, 1), 0.01), clip=None)
-    adam = torch.optim.Adam(theirs.parameters(), lr=0.05, weight_decay=0.01)
-    for _ in range(10):
-        loss = (network.outputs(inputs[None]) - targets).square().mean()
-        optimizer.step([g.clone() for g in torch.autograd.grad(loss, list(ours.parameters()))])
-        adam.zero_grad()
-        (theirs(inputs) - targets).square().mean().backward()
-        adam.step()
-    torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-4, atol=1e-5)
-
-
 def test_gradient_clipping_is_per_run():
     net = StackedLinear(2, 1, [[0, 1]], dtype=torch.float64)
     optimizer = StackedAdam(net.parameters, torch.ones(1, 2), torch.zeros(1, 2), clip=1.0)
@@ -183,24 +149,6 @@ def test_the_best_epoch_of_each_run_is_loaded():
     torch.testing.assert_close(W[:, :, 1], seen[3][:, :, 1])
     assert selection.epoch.tolist() == [[[1, 3]]]
     assert len(result.criteria) == len(result.losses) == 6
-
-
-def test_buffers_of_the_best_epoch_are_loaded():
-    """The buffers belong to the same epoch as the weights, also if the module replaces them."""
-    values = iter([3.0, 1.0, 2.0, 2.0])
-    best, _ = fit_module(epochs=4, selection=KeepBest(lambda network: torch.full((1, 1), next(values))))
-    expected, _ = fit_module(epochs=2)
-    assert torch.equal(best.module.mean, expected.module.mean)
-    assert torch.equal(best.module.linear.weight, expected.module.linear.weight)
-
-
-def test_modules_are_in_evaluation_mode_without_gradients():
-    network, result = fit_module(epochs=40)
-    assert result.losses[-1].item() < 0.8 * result.losses[0].item()
-    with torch.no_grad():
-        torch.testing.assert_close(*(network.outputs(torch.from_numpy(X)[None]) for _ in range(2)))
-    with pytest.raises(ValueError, match="trainable parameters"):
-        UserNetwork(torch.nn.ReLU())
 
 
 def test_sparse_features_give_the_same_weights(monkeypatch):
@@ -233,22 +181,6 @@ def test_order_depends_only_on_seed_and_epoch():
     assert not torch.equal(next(iter(rows.epoch(0))).index, next(iter(rows.epoch(1))).index)
 
 
-def test_no_warning_for_read_only_features():
-    # In a separate process, because torch warns only once per process.
-    code = """
-import warnings
-import numpy as np
-import torch
-from ccmn.training.batches import Features
-warnings.simplefilter("error")
-X = np.arange(6, dtype=np.float32).reshape(3, 2)
-X.flags.writeable = False
-print(Features(X).gather(torch.tensor([[2, 0]])).tolist())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[[[4.0, 5.0], [0.0, 1.0]]]"
-
-
 # -- Label sources
 
 
@@ -267,54 +199,11 @@ def test_batches_of_sparse_labels_equal_those_of_dense_labels(n, q, seed, data):
     torch.testing.assert_close(part, dense, equal_nan=True)
 
 
-def test_several_groups_of_labels():
-    labels = Y[:10].double()
-    index = torch.tensor([[0, 3, 3], [9, 1, 0]])
-    for container in (scipy.sparse.csr_array, scipy.sparse.csc_matrix, scipy.sparse.coo_array):
-        sparse = SparseLabels(container(labels.numpy()), dtype=torch.float64)
-        torch.testing.assert_close(sparse.targets(index)[:, 0], labels[index])
-    per_group = torch.stack((labels, 1 - labels))
-    expected = torch.stack((per_group[0, index[0]], per_group[1, index[1]]))
-    torch.testing.assert_close(DenseLabels(per_group).targets(index)[:, 0], expected)
-
-
-def test_transition_matrix_mixes_labels():
-    noise = TransitionNoise(np.full((3, 3), 0.1) + 0.7 * np.eye(3))
-    classes = np.eye(3, dtype=np.float32)
-    batch = SparseLabels(scipy.sparse.csr_array(classes), noise.debiasing()).targets(torch.tensor([[2, 0]]))[0, 0]
-    np.testing.assert_allclose(batch, noise.debias(classes)[[2, 0]], atol=1e-6)
-
-
 # -- Interruption and checkpoints
 
 
 def squares():
     return KeepBest(lambda net: torch.stack([p.per_run_squares(p.values) for p in net.parameters]).sum(0))
-
-
-def interrupt_at(epoch):
-    def on_progress(progress):
-        if len(progress.losses) == epoch + 1:
-            raise KeyboardInterrupt
-
-    return on_progress
-
-
-@pytest.mark.parametrize("network", [StackedLinear, StackedMLP])
-def test_interrupted_fit_resumes_to_the_same_weights(tmp_path, network):
-    common = {"seeds": [[1, 2]], "lrs": [0.1, 0.01], "network": network, "epochs": 11}
-    expected, expected_result = fit(selection=squares(), **common)
-    file = Checkpoint(tmp_path / "fit.ckpt", "same", every=2)
-    stopped, result = fit(selection=squares(), on_progress=interrupt_at(6), checkpoint=file, **common)
-    assert result.interrupted
-    assert len(result.losses) == 7
-    assert torch.isfinite(stopped.parameters[0].values).all()
-    for _ in range(2):  # the second time, there is nothing left to train
-        resumed, result = fit(selection=squares(), checkpoint=file, **common)
-        for a, b in zip(expected.parameters, resumed.parameters):
-            assert torch.equal(a.values, b.values)
-        assert torch.equal(torch.stack(result.losses), torch.stack(expected_result.losses))
-        assert torch.equal(torch.stack(result.criteria), torch.stack(expected_result.criteria))
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -344,22 +233,6 @@ def test_killed_while_writing(tmp_path, monkeypatch, step, number):
 def test_only_rank_0_writes(tmp_path):
     fit(checkpoint=Checkpoint(tmp_path / "state", "a fit", every=1, is_main=False), epochs=2)
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_full_or_read_only_disk_names_the_file_and_keeps_the_previous_one(tmp_path, monkeypatch, number):
-    checkpoint = Checkpoint(tmp_path / "state", "a fit", every=1)
-    fit(checkpoint=checkpoint, epochs=1)
-    before = (tmp_path / "state").read_bytes()
-
-    def fails(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "fsync", fails)
-    with pytest.raises(OSError, match=f"{os.strerror(number)}.*state"):
-        fit(checkpoint=checkpoint)
-    assert (tmp_path / "state").read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["state"]
 
 
 def test_dropout_and_replaced_buffers_resume(tmp_path):
