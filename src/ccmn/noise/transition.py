@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.special
 import torch
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,8 +13,8 @@ from ccmn._containers import Labels, label_names_of, to_dense_array
 from ccmn._validation import FloatArray, check_names, check_one_hot, check_same_labels, check_transition
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
-CONCENTRATIONS = np.geomspace(0.5, 1000, 34)
-"""Concentrations from which ``from_pairs`` selects: pseudo-counts from half a row to practically no difference."""
+PSEUDO_ROWS = 10
+"""Weight of the common share of correct rows in ``from_pairs``, in rows of each class."""
 
 
 class TransitionDebiasing(Debiasing):
@@ -87,15 +86,8 @@ class TransitionNoise(NoiseModel):
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> TransitionNoise:
         r"""Return the transition matrix counted on rows with known true and noisy classes, with shrinkage.
 
-        With :math:`c_{jk}` rows of true class j and noisy class k, the diagonal is shrunk towards the common share of
-        correct rows, and the errors of a class towards equal shares of the other classes:
-
-        .. math:: T_{jj} = \frac{c_{jj} + m\, \bar c}{\sum_k c_{jk} + m}, \qquad
-                  T_{jk} = (1 - T_{jj}) \frac{c_{jk} + m' / (q - 1)}{\sum_{l \ne j} c_{jl} + m'}
-
-        The concentrations m and m' maximize the likelihood of the counts under Dirichlet-multinomial distributions with
-        these means (empirical Bayes [1]_). With about ten rows per class, the inverse of the matrix of plain shares has
-        large errors.
+        Ten rows are added to the counts of every class, with the share of correct rows of all classes and equal
+        numbers of all errors: with few rows, the inverse of the matrix of plain shares has large errors.
 
         Parameters
         ----------
@@ -109,18 +101,14 @@ class TransitionNoise(NoiseModel):
         TransitionNoise
             Noise model with the shrunk matrix.
 
-        References
-        ----------
-        .. [1] T. P. Minka, "Estimating a Dirichlet Distribution", Technical Report, MIT, 2000.
-
         Examples
         --------
         >>> import numpy as np
         >>> true, noisy = np.eye(3)[[0, 0, 0, 1, 1, 1, 2, 2, 2]], np.eye(3)[[0, 0, 1, 1, 1, 1, 2, 2, 0]]
         >>> TransitionNoise.from_pairs(true, noisy).T.round(2)
-        array([[0.75, 0.13, 0.12],
-               [0.12, 0.75, 0.12],
-               [0.13, 0.12, 0.75]])
+        array([[0.73, 0.17, 0.1 ],
+               [0.1 , 0.81, 0.1 ],
+               [0.17, 0.1 , 0.73]])
         """
         names = label_names_of(Y_true) or label_names_of(Y_noisy)
         check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
@@ -135,7 +123,11 @@ class TransitionNoise(NoiseModel):
         known = ~(np.isnan(true) | np.isnan(noisy)).any(1)
         if not known.any():
             raise ValueError("Y_true and Y_noisy have no row in which both classes are known")
-        return cls(_shrunk_transition(true[known].T @ noisy[known]), label_names=names)
+        counts = true[known].T @ noisy[known]
+        correct, q = (np.trace(counts) + 0.5) / (counts.sum() + 1), len(counts)
+        common = np.where(np.eye(q, dtype=bool), correct, (1 - correct) / (q - 1))
+        total = counts + PSEUDO_ROWS * common
+        return cls(total / total.sum(1, keepdims=True), label_names=names)
 
     def debiasing(self) -> Debiasing:
         """Return ``debias`` as a PyTorch module, with the buffers ``transition`` and ``inverse``."""
@@ -164,27 +156,3 @@ class TransitionNoise(NoiseModel):
 
     def __repr__(self) -> str:
         return f"TransitionNoise({self.n_labels} classes)"
-
-
-def _shrunk_transition(counts: FloatArray) -> FloatArray:
-    """Return the transition matrix of ``from_pairs`` for counts (true class, noisy class)."""
-    q, diagonal = len(counts), np.eye(len(counts), dtype=bool)
-    hits = np.stack([counts[diagonal], counts.sum(1) - counts[diagonal]], axis=1)
-    correct = _shrink(hits, (hits.sum(0) + 0.5) / (hits.sum() + 1))[:, 0]
-    errors = _shrink(counts[~diagonal].reshape(q, q - 1), np.full(q - 1, 1 / (q - 1)))
-    T = np.empty((q, q))
-    T[diagonal], T[~diagonal] = correct, ((1 - correct)[:, None] * errors).ravel()
-    return T
-
-
-def _shrink(counts: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return the shares of each row of counts, shrunk towards ``mean`` with the concentration of largest likelihood."""
-    gammaln, sizes = scipy.special.gammaln, counts.sum(1)
-
-    def likelihood(m: float) -> float:
-        rows = (gammaln(m) - gammaln(m + sizes)).sum()
-        return float(rows + (gammaln(counts + m * mean) - gammaln(m * mean)).sum())
-
-    m = max(CONCENTRATIONS, key=likelihood)
-    shares: FloatArray = (counts + m * mean) / (sizes + m)[:, None]
-    return shares
