@@ -1,6 +1,5 @@
-"""Fleets: all runs of a group of methods (methods x learning rates x repeats).
+"""Fleets: runs (methods x learning rates x repeats) that are trained together as one batch, with stacked weights.
 
-A fleet is a group of models trained together as one batch: their weights are stacked in one tensor per parameter.
 Two selections are reported. "clean": every metric is selected on true validation labels, as in the paper. "noisy": the
 selection that is possible without true labels, on noisy validation labels with metrics that are corrected for the
 noise: the unbiased Hamming loss, and the pooled ranking loss for all ranking metrics.
@@ -146,14 +145,25 @@ class Fleet:
             epochs = itertools.count()
             final = KeepBest(lambda network: -(best.epoch == next(epochs)).double())
             network = self._train([r.known for r in self.repeats], final, int(best.epoch.max()) + 1)
-        tested: dict[tuple[str, str], Tensor] = {}
-        test = self._held_out("test")
+        test, shape = self._held_out("test"), (len(self.repeats), len(self.methods), self.n_rates)
+        runs = list(itertools.product(range(len(self.methods)), range(len(self.repeats))))
+        outcomes = [Outcome(self.methods[m].name, self.repeats[g].number) for m, g in runs]
         for number, criterion in enumerate(wanted):
             final.load(network, number)
             with torch.no_grad():
                 metrics = test.metrics(self._scores(network, test), criterion.decides)
-            tested |= {(criterion.selection, metric): value for metric, value in metrics.items()}
-        return self._outcomes(wanted, best, tested)
+            tested = {metric: values.cpu().view(shape) for metric, values in metrics.items()}
+            value, epoch = (t[number].cpu().view(shape) for t in (-best.value, best.epoch))
+            for outcome, (m, g) in zip(outcomes, runs):
+                rate = int(value[g, m].argmax())
+                choice = {
+                    "learning_rate": self.settings.learning_rates[rate],
+                    "epoch": float(epoch[g, m, rate]) + 1,
+                    "validation": criterion.sign * float(value[g, m, rate]),
+                }
+                found = {metric: values[g, m, rate] for metric, values in tested.items()}
+                outcome.add(criterion.selection, found, choice)
+        return outcomes
 
     def _scores(self, network: Network, rows: HeldOutSet) -> Tensor:
         return self.loss.decision(network.outputs(rows.inputs()))
@@ -211,28 +221,6 @@ class Fleet:
         rho_pos, rho_neg = (rates.unsqueeze(2) for rates in self._rates(for_training=False))
         debiased = debias_labels(noisy.unsqueeze(1), rho_pos, rho_neg)
         return HeldOutSet(clean, debiased.float(), gather)
-
-    def _outcomes(
-        self, wanted: Sequence[Criterion], best: KeepBest, test: Mapping[tuple[str, str], Tensor]
-    ) -> list[Outcome]:
-        """Return the values at the best learning rate of every criterion and repeat."""
-        shape = len(wanted), len(self.repeats), len(self.methods), self.n_rates
-        value, epoch = (t.cpu().view(shape) for t in (-best.value, best.epoch))
-        tested = {key: values.cpu().view(shape[1:]) for key, values in test.items()}
-        outcomes = []
-        for m, g in itertools.product(range(len(self.methods)), range(len(self.repeats))):
-            outcome = Outcome(self.methods[m].name, self.repeats[g].number)
-            for number, criterion in enumerate(wanted):
-                rate = int(value[number, g, m].argmax())
-                choice = {
-                    "learning_rate": self.settings.learning_rates[rate],
-                    "epoch": float(epoch[number, g, m, rate]) + 1,
-                    "validation": criterion.sign * float(value[number, g, m, rate]),
-                }
-                values = {metric: tested[criterion.selection, metric][g, m, rate] for metric in criterion.decides}
-                outcome.add(criterion.selection, values, choice)
-            outcomes.append(outcome)
-        return outcomes
 
 
 # -- Metrics and model selection

@@ -21,8 +21,7 @@ from ccmn.paper.tables import GREATER_IS_BETTER, SELECTIONS, TABLES
 class Cell:
     """One method on one dataset with n rows in one repeat of a table; it has a value for each metric and selection.
 
-    ``configuration`` is everything else that determines the values, as canonical JSON: protocol, model, seed,
-    fingerprint of the data.
+    ``configuration`` is everything else that determines the values, as canonical JSON.
     """
 
     table: str
@@ -182,7 +181,7 @@ def write_cells(results: Iterable[Result], path: PathLike) -> int:
 def read_cells(path: PathLike) -> list[Result]:
     """Return the results in a file that :func:`write_cells` wrote, without machine and time.
 
-    A line that is incomplete or contains an unknown table, selection or metric is an error with the file and the line.
+    An incomplete line, or an unknown table, selection or metric, is an error with the file and the line.
     """
     values_by_cell: dict[Cell, dict[str, dict[str, float]]] = {}
     reader = csv.reader(text_lines(check_file(path)))

@@ -1,8 +1,7 @@
 """Experiments of the paper's tables: load the data, plan groups of cells, run cells without a result, store them.
 
 A cell is one method in one repeat (random split and noise) on one dataset under one protocol. A column contains the
-cells of all methods on one dataset. A group contains cells that run together. A fleet is a group of models trained
-together as one batch, see :mod:`ccmn.paper.fleet`. Competing methods are fitted one at a time.
+cells of all methods on one dataset. A group contains cells that run together: a fleet, or one competing method.
 """
 
 from __future__ import annotations

@@ -62,10 +62,6 @@ PAPER_METHODS = tuple(name for name in METHODS if not name.endswith("-estimated"
 """Rows of tables 1 and 2, in their order."""
 PML_METHODS = ("PMLNI", "PMLLRS", "PARVLS", "PARMAP", "fPML")
 """Partial multi-label methods that tables 3 and J2 compare with. PMLNI has its authors' scaling of the features."""
-RAW_PML_METHODS = ("PMLNI-raw",)
-"""PML-NI on the features as the other methods see them: an additional row, without a printed value."""
-PLAIN_BASELINES = ("ridge", "logistic")
-"""Linear models trained on the candidate labels without noise correction."""
 
 
 def is_proposed(method: str) -> bool:
@@ -119,7 +115,9 @@ _JOURNAL_DATASETS = ("music_emotion", "music_style", "mirflickr", "tmc")
 
 def _compared(proposed: tuple[str, ...]) -> tuple[str, ...]:
     plain = tuple(m.replace("unbiased", "plain") for m in proposed)
-    return (*proposed, *(f"{m}-estimated" for m in proposed), *plain, *PML_METHODS, *RAW_PML_METHODS, *PLAIN_BASELINES)
+    # PML-NI also on the features as the other methods see them, and linear models without noise correction.
+    others = (*PML_METHODS, "PMLNI-raw", "ridge", "logistic")
+    return (*proposed, *(f"{m}-estimated" for m in proposed), *plain, *others)
 
 
 def _journal(protocol: Protocol, choices: tuple[float, ...]) -> Protocol:

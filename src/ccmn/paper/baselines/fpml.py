@@ -1,9 +1,7 @@
 r"""fPML: feature-induced partial multi-label learning.
 
-The factors of :math:`M = [\sqrt a\, T, \sqrt b\, X]` change slowly between iterations. For large matrices the subspace
-iteration below therefore starts from the factors of the previous iteration. ``sklearn.utils.extmath.randomized_svd``
-cannot be warm-started: on the enron data (1,021 x 1,054, 14 factors) it took three times as long, and the objective
-stopped 0.04 % above its minimum.
+The factors of :math:`M = [\sqrt a\, T, \sqrt b\, X]` change slowly, so that the subspace iteration below starts from
+those of the previous iteration. ``randomized_svd`` of scikit-learn cannot: on enron it took three times as long.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 r"""The two stages of PARTICLE: credible labels by propagation over neighbors, and pairwise linear classifiers.
 
-Stage 1 builds a neighbor graph, propagates the candidate labels over it and selects credible labels out of fold. Stage
-2 trains a linear support vector machine for every pair of labels and for every label against a virtual label.
-
 The support vector machines have two solvers. "libsvm" is the solver of the authors' code; its time grows between
 quadratically and cubically with the number of samples. "liblinear" minimizes the same hinge loss by dual coordinate
 descent, but also penalizes the bias: :math:`\tfrac12 (\lVert w \rVert^2 + (b / s)^2)`. With s = 10 one vote in 2,500
-differs on 22 pairs of tmc, and one in 1,500 on half of yeast; with s = 1, the default of scikit-learn, one in 50 and
-one in 90. liblinear is faster for pairs with thousands of samples and slower for hundreds.
+differs on 22 pairs of tmc, and one in 1,500 on half of yeast. liblinear is faster for pairs with thousands of samples.
 """
 
 from __future__ import annotations

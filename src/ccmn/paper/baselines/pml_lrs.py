@@ -57,9 +57,8 @@ class PMLLRS(LinearPartialLabelClassifier):
 
     Notes
     -----
-    No code of the authors is known. The decomposition, the three penalties and their letters are published. The
-    assignment of letters to terms, the factor 1/2, the threshold and the solver (alternating direction method of
-    multipliers [2]_) are our reconstruction.
+    No code of the authors is known. The decomposition and the penalties are published. The assignment of letters to
+    terms, the factor 1/2, the threshold and the solver [2]_ are our reconstruction.
 
     The penalties refer to sums over samples, so their effect depends on n. With ``gamma=0`` the method is
     trace-norm-regularized Huber regression with threshold ``beta``; V is nonzero only for ``beta < 1``. For ``gamma >=
