@@ -15,9 +15,15 @@ from hypothesis import given, settings
 from numpy.polynomial import chebyshev
 
 from ccmn.losses import SURROGATES, ranking_loss
-from ccmn.losses._fast.chebyshev import TILE_SIZE, chebyshev_pair_sum, expansion_for_width, expansion_table
-from ccmn.losses._fast.direct import Needs, PairSums, blocked_pair_sum
-from ccmn.losses._fast.pair_sum import double_sum, fast_pair_sums, hinge_pair_sum
+from ccmn.losses._fast.chebyshev import (
+    TILE_SIZE,
+    Needs,
+    PairSums,
+    chebyshev_pair_sum,
+    expansion_for_width,
+    expansion_table,
+)
+from ccmn.losses._fast.pair_sum import blocked_pair_sum, double_sum, fast_pair_sums, hinge_pair_sum
 from ccmn.losses.ranking import pair_sum
 from helpers import slope_of
 from reference import PHI
@@ -128,7 +134,7 @@ def test_blocked_sum_of_a_learned_phi(monkeypatch):
     f, p, n = torch.randn(3, 2, 9, dtype=torch.float64)
     gradients = []
     for max_pairs in (1 << 22, 8):
-        monkeypatch.setattr("ccmn.losses._fast.direct._MAX_BLOCK_PAIRS", max_pairs)
+        monkeypatch.setattr(sys.modules["ccmn.losses._fast.pair_sum"], "_MAX_BLOCK_PAIRS", max_pairs)
         steepness = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
         leaf = f.clone().requires_grad_()
         blocked_pair_sum(leaf, p, n, lambda t, s=steepness: torch.exp(-s * t)).sum().backward()

@@ -23,6 +23,7 @@ References
 from __future__ import annotations
 
 import math
+import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,7 +33,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccmn.losses._fast.direct import Needs, PairSums, workspace
 from ccmn.losses.surrogates import SURROGATES
 
 MAX_WIDTH = 100.0
@@ -47,6 +47,45 @@ N_LEVELS = 32
 """Number of half widths in an ``ExpansionTable``, a power of two because a kernel compares with all of them at once."""
 _WIDTH_RATIOS = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
 """Ratio of consecutive half widths, which start at 1. The largest is 73, or 2^31 for the three terms of the square."""
+
+
+class PairSums(NamedTuple):
+    r"""Value :math:`L = \sum_{j \ne k} p_j n_k \phi(f_j - f_k)` of every row, and its derivatives."""
+
+    value: Tensor
+    """L, shape (rows,)."""
+    by_scores: Tensor | None
+    """dL/df, shape (rows, q)."""
+    by_pos: Tensor | None
+    """dL/dp_j = sum over k != j of n_k phi(f_j - f_k), shape (rows, q)."""
+    by_neg: Tensor | None
+    """dL/dn_k = sum over j != k of p_j phi(f_j - f_k), shape (rows, q)."""
+
+
+class Needs(NamedTuple):
+    """Derivatives to compute."""
+
+    by_scores: bool
+    by_weights: bool
+
+
+_thread_memory = threading.local()
+
+
+def workspace(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor of ``size`` values that the next call in this thread overwrites.
+
+    New memory costs more than the arithmetic on it, because each page causes a page fault. The workspace is kept on
+    a CPU only; the allocators of accelerators cache memory.
+    """
+    if device.type != "cpu":
+        return torch.empty(size, dtype=dtype, device=device)
+    buffers: dict[torch.dtype, Tensor] = _thread_memory.__dict__.setdefault("buffers", {})
+    if dtype not in buffers or buffers[dtype].numel() < size:
+        # An inference tensor could not be written to during training.
+        with torch.inference_mode(False):
+            buffers[dtype] = torch.empty(size, dtype=dtype, device="cpu")
+    return buffers[dtype][:size]
 
 
 def order_for(half_width: float, dtype: torch.dtype) -> int:

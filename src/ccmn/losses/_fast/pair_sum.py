@@ -6,7 +6,7 @@
 | hinge | sorting and prefix sums | O(q log q) | hinge_pair_sum |
 | sigmoid, logistic | Chebyshev moments | O(q M) | chebyshev.chebyshev_pair_sum |
 | few labels, or a very wide range of scores | double sum in tiles | O(q^2) | double_sum |
-| callable | double sum in blocks | O(q^2) | direct.blocked_pair_sum |
+| callable | double sum in blocks | O(q^2) | blocked_pair_sum |
 
 M is the number of terms of the Chebyshev series. All algorithms need O(q) memory per row. On a CUDA device, the fused
 kernels of ``losses/_fast`` compute most ranking losses instead.
@@ -22,11 +22,23 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, pad
+from torch.utils.checkpoint import checkpoint
 
-from ccmn.losses._fast.chebyshev import MAX_WIDTH, chebyshev_pair_sum, expansion_for_width, order_for, rows_per_tile
-from ccmn.losses._fast.direct import MAX_PAIRS_WITHOUT_TILES, Needs, PairSums, blocked_pair_sum, joined
+from ccmn.losses._fast.chebyshev import (
+    MAX_WIDTH,
+    Needs,
+    PairSums,
+    chebyshev_pair_sum,
+    expansion_for_width,
+    order_for,
+    rows_per_tile,
+)
 from ccmn.losses.surrogates import SURROGATES, Surrogate
 
+MAX_PAIRS_WITHOUT_TILES = 1 << 18
+"""For batches with at most this number of pairs, the definition is compiled, or used for callables."""
+_MAX_BLOCK_PAIRS = 1 << 22
+"""Number of pairs in memory at once in ``blocked_pair_sum``."""
 _TILE_SIZE = 1 << 17, 1 << 24
 """Number of pairs in memory at once: on a CPU they stay in the cache, and an accelerator is busy."""
 _MIN_ORDER = 14
@@ -172,6 +184,14 @@ def fast_pair_sums(scores: Tensor, pos: Tensor, neg: Tensor, surrogate: Surrogat
     return joined(parts)
 
 
+def joined(parts: list[PairSums]) -> PairSums:
+    """Return the pair sums of consecutive runs of rows as one."""
+    if len(parts) == 1:
+        return parts[0]
+    value, *others = ([t for t in tensors if t is not None] for tensors in zip(*parts))
+    return PairSums(torch.cat(value), *(torch.cat(tensors) if tensors else None for tensors in others))
+
+
 _PHI: dict[str, tuple[Phi, float, Phi]] = {
     "sigmoid": (torch.sigmoid_, 0.5, lambda phi: phi.addcmul_(phi, phi, value=-1)),
     "logistic": (
@@ -229,6 +249,34 @@ def _(
 ) -> tuple[Tensor, ...]:
     sizes = [scores.shape if need else (0,) for need in (by_scores, by_weights, by_weights)]
     return scores.new_empty(scores.shape[:1]), *(scores.new_empty(size) for size in sizes)
+
+
+def blocked_pair_sum(scores: Tensor, pos: Tensor, neg: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the pair sum of each row for any phi, by differentiable operations.
+
+    The backward pass recomputes the blocks, so memory stays O(q). The parameters of a learned phi get gradients.
+    """
+    rows, q = scores.shape
+    size = max(1, _MAX_BLOCK_PAIRS // max(1, rows * q))
+    if size >= q:
+        return pair_block(scores, pos, neg, phi, 0, q)
+    total = scores.new_zeros(rows)
+    for start in range(0, q, size):
+        part = checkpoint(pair_block, scores, pos, neg, phi, start, min(start + size, q), use_reentrant=False)
+        assert isinstance(part, Tensor)
+        total = total + part
+    return total
+
+
+def pair_block(
+    scores: Tensor, pos: Tensor, neg: Tensor, phi: Callable[[Tensor], Tensor], start: int, stop: int
+) -> Tensor:
+    """Return the part of the sum with positive labels j in [start, stop)."""
+    values = phi(scores[:, start:stop, None] - scores[:, None, :])
+    labels = torch.arange(scores.shape[1], device=scores.device)
+    # p_j n_j is 0 for 0/1 labels, but not for debiased labels, so j = k is excluded explicitly.
+    values = values.masked_fill(labels[start:stop, None] == labels, 0)
+    return (pos[:, start:stop] * (values * neg[:, None, :]).sum(-1)).sum(-1)
 
 
 def square_pair_sum(f: Tensor, p: Tensor, n: Tensor) -> Tensor:
