@@ -3,9 +3,6 @@
 A network that was trained on a row has memorized part of the noise of its labels. Its probabilities and embeddings of
 that row hide the noise, so that estimated rates are too small. Here every row is predicted by a network that was
 trained on the other folds.
-
-With known or estimated rates, the networks are trained with the forward loss. They then predict the true labels, and
-their probabilities are the prior of the posterior probabilities :meth:`ccmn.ClassConditionalNoise.posterior`.
 """
 
 from __future__ import annotations
@@ -83,13 +80,9 @@ def cross_fit_proba(
 
     One network per fold is trained on the rows of the other folds, with the logistic loss of the noisy labels and
     without noise correction. The held-out fold selects the number of epochs. Pass the embeddings to
-    ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. Do not pass
-    probabilities or embeddings of a network that was trained on the same rows: they hide the noise that the network
-    has memorized.
-
-    With ``noise``, the networks predict the true labels. ``noise.posterior(Y_noisy, pred_proba)`` are then the
-    probabilities of the true labels given the features and the noisy labels, on which a network can be trained with any
-    loss.
+    ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. With ``noise``, the
+    networks predict the true labels, and ``noise.posterior(Y_noisy, pred_proba)`` are the probabilities of the true
+    labels given the features and the noisy labels, on which a network can be trained with any loss.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
-from ccmn.estimation.noise_rates import MIN_SIGNAL, Flag, NoiseRates, implied_prevalence
+from ccmn.estimation.noise_rates import MIN_SIGNAL, NoiseRates, flag_labels, implied_prevalence
 from ccmn.estimation.trusted import UNKNOWN_RATE, Rate, jeffreys_rate
 from ccmn.noise.class_conditional import limit_rate_sums
 from ccmn.vote_table import VoteTable
@@ -89,13 +89,12 @@ def dawid_skene(evidence: Evidence) -> NoiseRates:
     pos[types == "partial"] = neg[types == "missing"] = 0
     mean_votes = np.where(rated, counts, 0).sum(0) / np.maximum(rated.sum(0), 1)
     note = "No row has a vote, so the rates are unknown. Exclude the label or collect votes."
-    flags = [Flag("unidentified", note, j) for j in np.flatnonzero(mean_votes == 0).tolist()]
+    flags = flag_labels("unidentified", mean_votes == 0, note)
     note = (
         f"Fewer than {MIN_MEAN_VOTES:g} votes per row: annotator errors and true labels are poorly identified. "
         "Collect more votes for some rows."
     )
-    few = (mean_votes > 0) & (mean_votes < MIN_MEAN_VOTES)
-    flags += [Flag("few_votes", note, j) for j in np.flatnonzero(few).tolist()]
+    flags += flag_labels("few_votes", (mean_votes > 0) & (mean_votes < MIN_MEAN_VOTES), note)
     rho_pos, rho_neg = limit_rate_sums(pos[:, 0], neg[:, 0], 1 - MIN_SIGNAL)
     return NoiseRates(
         rho_pos=rho_pos,

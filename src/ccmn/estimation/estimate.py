@@ -21,6 +21,7 @@ from ccmn.estimation.noise_rates import (
     Flag,
     GroupRates,
     NoiseRates,
+    flag_labels,
     rates_from_posterior,
 )
 from ccmn.estimation.posterior import MIN_ROWS, Flips, RatePosterior, count_flips, rate_posterior
@@ -237,16 +238,13 @@ def _estimate_groups(evidence: Evidence, groups: Sequence[Any]) -> GroupRates:
 def _flag_unused(rates: NoiseRates, Y: FloatArray, Y_others: FloatArray) -> NoiseRates:
     """Flag labels that a group never uses although other groups do: their rho_pos is unknown and may be 1."""
     share = np.nansum(Y_others, 0) / np.maximum((~np.isnan(Y_others)).sum(0), 1)
-    expected = share * (~np.isnan(Y)).sum(0)
-    unused = np.flatnonzero(~(Y > 0).any(0) & (expected >= MIN_EXPECTED_POSITIVES))
-    ci_pos = rates.ci_pos.copy()
-    ci_pos[unused] = 0, 1
+    unused = ~(Y > 0).any(0) & (share * (~np.isnan(Y)).sum(0) >= MIN_EXPECTED_POSITIVES)
     note = (
         "The group never uses this label, although other groups do. If nobody looked for the label there, set its "
         "entries in this group to NaN."
     )
-    flags = (*rates.flags, *(Flag("unused_label", note, j) for j in unused.tolist()))
-    return replace(rates, ci_pos=ci_pos, flags=flags)
+    flags = (*rates.flags, *flag_labels("unused_label", unused, note))
+    return replace(rates, ci_pos=np.where(unused[:, None], [0, 1], rates.ci_pos), flags=flags)
 
 
 def _warn(rates: NoiseRates) -> None:

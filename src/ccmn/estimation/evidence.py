@@ -137,13 +137,12 @@ def read_evidence(
 def check_noise_type(noise_type: str | Sequence[str], q: int) -> tuple[NoiseType, ...]:
     """Return the noise type of each of q labels, from one for all or one per label."""
     declared = (noise_type,) * q if isinstance(noise_type, str) else tuple(noise_type)
-    choices = NOISE_TYPES
     if len(declared) != q:
         raise ValueError(
-            f"noise_type must be one of {', '.join(map(repr, choices))}, or a sequence with one of them for each of "
-            f"the {q} labels; got {len(declared)} values"
+            f"noise_type must be one of {', '.join(map(repr, NOISE_TYPES))}, or a sequence with one of them for each "
+            f"of the {q} labels; got {len(declared)} values"
         )
-    return tuple(check_choice(label_type, "noise_type", choices) for label_type in declared)  # type: ignore[misc]
+    return tuple(check_choice(label_type, "noise_type", NOISE_TYPES) for label_type in declared)  # type: ignore[misc]
 
 
 def read_trusted(trusted: Any, n: int, q: int) -> Trusted | None:

@@ -63,6 +63,11 @@ class Flag(NamedTuple):
         return f"{'all labels' if self.label is None else f'label {label}'}: {self.note} [{self.code}]"
 
 
+def flag_labels(code: str, labels: NDArray[np.bool_], note: str) -> list[Flag]:
+    """Return one flag for each label of a mask (q,)."""
+    return [Flag(code, note, j) for j in np.flatnonzero(labels).tolist()]
+
+
 def name_flags(flags: Sequence[Flag], names: Sequence[str] | None) -> tuple[Flag, ...]:
     """Return the flags with the names of their labels."""
     return tuple(f if names is None or f.label is None else f._replace(name=names[f.label]) for f in flags)
@@ -344,24 +349,21 @@ def rates_from_posterior(
     """Return the means and intervals of a posterior distribution, with flags for labels whose rates are not known."""
     types, verified = np.array(noise_type), np.zeros(Y.shape[1])
     flags: list[Flag] = []
-
-    def add(code: str, labels: NDArray[Any], note: str) -> None:
-        flags.extend(Flag(code, note, j) for j in np.flatnonzero(labels).tolist())
-
     if flips is not None:
         verified = flips.positives + flips.negatives
         for excluded, what, counts in (("partial", "removed", flips.removed), ("missing", "added", flips.added)):
             note = f"noise_type={excluded!r} declares that no label was {what}, but some were on the trusted rows. "
             contradicted = (types == excluded) & (counts > 0)
-            add("noise_type_contradicted", contradicted, note + "Use noise_type='both' for this label.")
+            note += "Use noise_type='both' for this label."
+            flags += flag_labels("noise_type_contradicted", contradicted, note)
     few = ((~np.isnan(Y)).sum(0) < MIN_ROWS) & (verified == 0)
     note = f"Fewer than {MIN_ROWS} observed rows: no rates are estimated. Use more rows or known rates."
-    add("few_rows", few, note)
+    flags += flag_labels("few_rows", few, note)
     note = "The features do not predict this label; its rates are unknown. Pass trusted rows or better features."
-    add("unpredicted", ~posterior.predictable & ~few, note)
+    flags += flag_labels("unpredicted", ~posterior.predictable & ~few, note)
     width = np.maximum(np.ptp(posterior.ci_pos, axis=1), np.ptp(posterior.ci_neg, axis=1))
     note = f"A 90 % interval is wider than {MAX_IDENTIFIED_WIDTH:g}. Pass trusted rows or declare the noise type."
-    add("wide_interval", posterior.predictable & (width > MAX_IDENTIFIED_WIDTH), note)
+    flags += flag_labels("wide_interval", posterior.predictable & (width > MAX_IDENTIFIED_WIDTH), note)
     if probabilities_only and not verified.any():
         note = "Probabilities of the noisy labels alone hardly identify the rates. Pass features or trusted rows."
         flags.append(Flag("probabilities_only", note))
