@@ -210,7 +210,9 @@ def test_section_of_the_readme(summaries):
         counts = [near(summaries[table, protocol, "clean"], *SAME_TASK) for protocol in ("literal", "moderate")]
         assert f"| {title} | {' | '.join(counts)} |" in lines
     won = [wins(summaries[table, p, "clean"], *SIX) for table, _ in blocks for p in ("literal", "moderate")]
-    better, _, _, total = summaries["table3", "injected", "clean"].only("yeast", "scene", "enron", "tmc").rivals()
+    better, sure, _, total = summaries["table3", "injected", "clean"].only("yeast", "scene", "enron", "tmc").rivals()
     text = " ".join(section.split())
     assert "win {} of {} comparisons".format(*map(sum, zip(*won))) in text
-    assert f"uPML {better} of {total} with five methods" in text
+    assert (
+        f"uPML loss wins {better} of {total} with five methods on four datasets (table 3, {sure} significantly)" in text
+    )
