@@ -1,10 +1,12 @@
-"""Code blocks of the documentation pages."""
+"""Code blocks of the documentation pages, and the program whose commands they show."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from typing import NamedTuple
+
+from ccmn.app.cli.app import app as app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

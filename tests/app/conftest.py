@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.review.http_client import make_client, sign_in
-from ccmn.app.cli.app import app
 from ccmn.data import MultiLabelData, write_file
+from pages import app
 
 Run = Callable[..., Result]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from app.review.test_retraining import train
+from ccmn.app import review
 from ccmn.app.demo_task import STRATEGIES, make_demo, run_demo
 
 
 @pytest.mark.slow
 def test_unbiased_outperforms_plain_and_clean_outperforms_both():
-    rows = [model.row for model in run_demo(make_demo(4000), epochs=15)]
+    rows = list(run_demo(make_demo(4000), epochs=15))
     assert len(rows) == 8
     for four in (rows[:4], rows[4:]):
         clean, plain, unbiased, estimated = four
@@ -26,3 +28,22 @@ def test_share_of_wrong_labels_matches_the_rates():
     expected = np.where(task.Y == 1, task.noise.rho_pos, task.noise.rho_neg).mean()
     assert abs(task.wrong_labels - expected) < 0.02
     assert task.Y_noisy.shape == (1000, 10)
+
+
+@pytest.mark.slow
+def test_a_hundred_reviewed_rows_improve_rates_and_model(tmp_path):
+    session, task = review.demo_session(tmp_path / "review", n=3000), make_demo(3000)
+    initial = session.rates(sampled=False)
+    for _ in range(100):
+        item = session.queue.open("random")
+        session.store.record(item, {j: "yes" if task.Y[item.row, j] else "no" for j in item.asked})
+    train(session)
+
+    def error(rates):
+        return np.abs(rates.rho_pos - task.noise.rho_pos).mean() + np.abs(rates.rho_neg - task.noise.rho_neg).mean()
+
+    assert error(session.rates()) < error(initial)
+    comparison = session.trained["comparison"]
+    assert comparison["on"] == "test set"
+    assert comparison["difference"][2] < 0  # the upper end of the interval
+    session.close()

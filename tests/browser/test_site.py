@@ -53,25 +53,10 @@ def test_figures_follow_the_color_scheme(scheme, ending, context):
     assert [Path(source).name for source in shown] == [f"review{ending}"]
 
 
-def test_links_to_the_source(context):
-    page = open_page(context, FUNCTION)
-    page.get_by_text("[source]").first.click()
-    page.wait_for_url("**/_modules/ccmn/paper/theory.html**")
-    assert "def kappa(" in page.locator("article pre").inner_text()
-
-
 def test_equation_numbers_are_those_of_the_paper(context):
     page = open_page(context, "method")
     numbers = page.locator(".katex-tag").all_inner_texts()
     assert [number.strip("()\n ") for number in numbers] == ["1", "2", "3", "4", "5", "6", "8", "9", "10"]
-
-
-def test_search(context):
-    page = open_page(context, "index")
-    page.get_by_placeholder("Search").fill("wide_interval")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#search-results li")
-    assert page.get_by_role("link", name="flags and warnings").count()
 
 
 def test_tables_page(context):

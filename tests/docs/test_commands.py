@@ -12,10 +12,9 @@ import typer.main
 from typer.testing import CliRunner
 
 from ccmn import PartialNoise
-from ccmn.app.cli.app import app
 from ccmn.data import MultiLabelData, make_noisy_multilabel, write_file
 from helpers import load_script
-from pages import PAGES, ROOT, blocks
+from pages import PAGES, ROOT, app, blocks
 
 LONG_COMMANDS = {"demo", "review", "reproduce"}
 """These commands take minutes or wait for a browser; pages mark their blocks as not run by the tests."""

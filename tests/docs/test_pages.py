@@ -11,8 +11,7 @@ import pytest
 import typer.main
 
 import ccmn
-from ccmn.app.cli.app import app
-from pages import DOCS, PAGES, ROOT, blocks
+from pages import DOCS, PAGES, ROOT, app, blocks
 
 INTERNAL_PACKAGES = {"app", "training", "vote_table"}
 """Packages without a page in the API reference."""

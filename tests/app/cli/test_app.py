@@ -11,11 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ccmn
 from ccmn import __version__
-from ccmn.app.cli.app import app
 from ccmn.data import write_file
 
 COMMANDS = [
@@ -152,14 +150,6 @@ main()
     assert done.returncode == 1
     assert 'pip install "ccmn[app]"' in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_bugs_keep_their_traceback(monkeypatch):
-    def broken(*_, **__):
-        raise KeyError("bug")
-
-    monkeypatch.setattr("ccmn.data.catalog.dataset_location", broken)
-    assert isinstance(CliRunner().invoke(app, ["data", "list"]).exception, KeyError)
 
 
 def test_exit_codes_of_the_real_command(tmp_path):

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from app.report.checks import check_page
 from ccmn.audit import audit_labels, find_label_issues
-from ccmn.data import MultiLabelData, read_file, write_file
+from ccmn.data import read_file
 from ccmn.noise import NoiseModel, PartialNoise
 
 
@@ -112,25 +112,6 @@ def test_no_issues(run, printed, files):
     assert (files / "issues.csv").read_text() == "row,label,given,suspicion,p_wrong,suggested\n"
 
 
-def _without_digits(issues):
-    return [
-        {**issue, "suspicion": round(issue["suspicion"], 6), "p_wrong": round(issue["p_wrong"], 6)} for issue in issues
-    ]
-
-
-def test_formats_and_unobserved_labels(printed, task, noisy, files):
-    expected = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
-    write_file(noisy, files / "noisy.csv")
-    same = printed("audit", "noisy.csv", "--labels", "sea,sky,sun", "--noise", "noisy.rates.json")
-    assert _without_digits(same["issues"]) == _without_digits(expected["issues"])
-    Y = noisy.Y.astype(np.float32)
-    Y[:100] = np.nan
-    write_file(MultiLabelData(task.X, Y), files / "weak.npz")
-    weak = printed("audit", "weak.npz", "--noise", "noisy.rates.json", "--top", 900, "--min-p-wrong", 0)
-    assert weak["found"] == 600
-    assert min(issue["row"] for issue in weak["issues"]) >= 100
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -159,11 +140,3 @@ def test_report(run, printed, rejected, noisy, files):
     assert "report written to audit.html" in run(*arguments, "--force").stdout
     assert any("review noisy.npz --noise noisy.rates.json --port 8765" in part for part in text)
     assert printed(*arguments[:-2])["report"] is None
-
-
-def test_report_of_pictures(run, rejected, noisy, files):
-    arguments = ("audit", "noisy.npz", "--noise", "noisy.rates.json", "--report", "audit.html", "--picture")
-    run(*arguments, "2x2")
-    assert check_page((files / "audit.html").read_text()).counts["img"] == 20
-    assert "for pictures of 3x2 pixels" in rejected(*arguments, "3x2", "--force")
-    assert "HEIGHTxWIDTH" in rejected(*arguments, "big", "--force", code=2)

@@ -6,7 +6,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import read_file
-from ccmn.data.catalog import DATASETS
 
 
 @pytest.fixture
@@ -20,9 +19,10 @@ def nothing_here(monkeypatch, tmp_path):
 def test_list(run, printed, nothing_here):
     table = run("data", "list").stdout
     rows = printed("data", "list")
-    assert [row["name"] for row in rows] == list(DATASETS)
+    names = [row["name"] for row in rows]
+    assert {"yeast", "scene", "tmc_full"} < set(names)
     assert {row["here"] for row in rows} == {""}
-    assert all(name in table for name in DATASETS)
+    assert all(name in table for name in names)
     assert "21519" in table
     sizes = {row["name"]: (row["n"], row["paper"]["n"]) for row in rows}
     assert sizes["tmc_full"] == (28596, 21519)
@@ -50,20 +50,6 @@ def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, noth
     (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
     assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
     assert "no dataset is on this machine" in rejected("data", "info")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["task.csv"], "which columns are labels"),
-        (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
-        (["tusk.csv"], "there is no file tusk.csv"),
-        (["yaest"], "did you mean 'yeast'?"),
-        (["."], "is a folder"),
-    ],
-)
-def test_info_errors(rejected, files, arguments, message):
-    assert message in rejected("data", "info", *arguments)
 
 
 def test_fetch(run, printed, rejected, real_data, nothing_here):

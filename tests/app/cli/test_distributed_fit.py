@@ -91,26 +91,6 @@ def test_two_processes_match_one(folder):
     same_curve(folder / "one.ccmn", folder / "two.ccmn")
 
 
-@pytest.fixture
-def shards(folder):
-    """Write the rows as four Parquet files of four row groups each and return the arguments of ``ccmn fit``."""
-    pa, parquet = (pytest.importorskip(name, reason="needs pyarrow") for name in ("pyarrow", "pyarrow.parquet"))
-    with np.load(folder / "task.npz") as file:
-        X, Y = (next(file[k] for k in file.files if k.upper() == name) for name in "XY")
-    (folder / "shards").mkdir()
-    columns = {f"f{j}": X[:, j] for j in range(5)} | {f"label_{j}": Y[:, j] for j in range(3)}
-    for i in range(4):
-        rows = pa.table(columns).slice(110 * i, 110)
-        parquet.write_table(rows, folder / "shards" / f"{i}.parquet", row_group_size=30)
-    return ["shards", "--labels", "label_*", *FIT]
-
-
-def test_two_processes_share_a_stream(folder, shards):
-    alone(folder, *shards, "--epochs", "4", "--out", "one.ccmn")
-    finished(torchrun(folder, *shards, "--epochs", "4", "--out", "two.ccmn"))
-    same_curve(folder / "one.ccmn", folder / "two.ccmn")
-
-
 def children(pid):
     """Return the ids of the child processes of a process."""
     found = []

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,26 +42,6 @@ def test_all_metrics(run, printed, saved, task, files):
     assert f"the {labeled.sum()} rows with a label" in " ".join(table.split())
     assert "Hamming loss ↓" in table
     assert "micro F1 ↑" in table
-
-
-def test_hint_at_rates_if_the_model_was_trained_on_noisy_labels(run, saved, fresh, files):
-    rates = ClassConditionalNoise(0.1, 0.1, n_labels=3)
-    Path("hint.json").write_text(json.dumps(rates.to_dict()))
-    run("fit", "task.npz", "--noise", "hint.json", "--method", "hamming", "--out", "hint.ccmn")
-    assert "add --noise RATES.json" in run("evaluate", "hint.ccmn", "fresh.csv").stdout
-    assert "add --noise" not in run("evaluate", "hint.ccmn", "fresh.csv", "--noise", "hint.json").stdout
-    assert "add --noise" not in run("evaluate", saved, "fresh.csv").stdout  # trained without noise
-
-
-def test_labels_are_matched_by_name(printed, saved, task, files):
-    order = [2, 0, 1]
-    reordered = replace(task, Y=task.Y[:, order], label_names=[task.label_names[j] for j in order])
-    write_file(reordered, files / "reordered.npz")
-    write_file(reordered, files / "reordered.csv")
-    expected = printed("evaluate", saved, "task.npz")
-    assert printed("evaluate", saved, "reordered.npz") == expected
-    assert printed("evaluate", saved, "reordered.csv") == expected
-    assert printed("evaluate", saved, "reordered.csv", "--labels", "-3") == expected
 
 
 def test_noisy_labels(run, printed, rejected, saved, fresh, files):
@@ -118,11 +97,6 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
     shown = run("evaluate", saved, "fresh.csv", "--noise", "unsure.json").stdout
     assert "approximate" in shown
     assert "±: standard" in shown
-    other = replace(known, label_names=("sun", "sea", "fog"))
-    (files / "other.json").write_text(json.dumps(other.to_dict()))
-    assert "missing for 'sky'" in rejected("evaluate", saved, "fresh.csv", "--noise", "other.json")
-    (files / "broken.json").write_text(json.dumps({**known.to_dict(), "extra": 1}))
-    assert "broken.json" in rejected("evaluate", saved, "fresh.csv", "--noise", "broken.json")
     for word in ("missing", "none"):  # the values of ccmn fit --noise
         line = rejected("evaluate", saved, "fresh.csv", "--noise", word, code=2)
         assert "--noise must be a JSON file of noise rates" in line
@@ -173,14 +147,6 @@ def test_report(run, printed, rejected, saved, fresh, files):
     assert f"{value['value']:.3f}{mark} ± {value['se']:.3f}, unbiased" in reader.text
     assert "model.html already exists" in rejected(*arguments)
     assert "report written to model.html" in run(*arguments, "--force").stdout
-
-
-def test_report_without_noise(printed, saved, files):
-    found = printed("evaluate", saved, "task.csv", "--report", "model.html")
-    reader = check_page((files / "model.html").read_text())
-    assert reader.counts["h2"] == 4
-    assert any(f"{100 * found['metrics']['hamming_loss']:.1f} % of the labels wrongly" in part for part in reader.text)
-    assert any(part.startswith(f"{found['metrics']['hamming_loss']:.3f} ±") for part in reader.text)
 
 
 def test_rows_with_unobserved_labels_are_left_out_without_noise(run, printed, saved, task, files):

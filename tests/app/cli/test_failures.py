@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import signal
-import sqlite3
 import threading
 import time
 import zipfile
@@ -116,33 +115,19 @@ def test_control_characters_in_names_do_not_reach_the_terminal(run, rejected, ta
     assert "\x1b" not in rejected("fit", "[red].npz", "--labels", "\x1b[2J", "--out", "model.ccmn")
 
 
-class TestStores:
-    def test_folder_as_store(self, rejected, files):
-        (files / "store").mkdir()
-        assert "store is a folder" in rejected("reproduce", "table1", "--small", "--store", "store")
-
-    def test_damaged_store(self, rejected, files):
-        (files / "results.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
-        assert "results.db" in rejected("report", "results.db")
-        assert "results.db" in rejected("reproduce", "table1", "--small", "--store", "results.db")
-
-    def test_store_of_another_program(self, rejected, files):
-        with sqlite3.connect("other.db") as connection:
-            connection.execute("CREATE TABLE songs (title TEXT)")
-        connection.close()
-        assert "other.db" in rejected("report", "other.db")
-
-    def test_store_without_results(self, rejected, files):
-        (files / "empty.db").touch()
-        assert "empty.db contains no results" in rejected("report", "empty.db")
-
-    @pytest.mark.parametrize("damaged", [False, True], ids=["folder", "damaged"])
-    def test_review_decisions(self, rejected, files, damaged):
-        pytest.importorskip("uvicorn", reason="the review needs starlette and uvicorn: pip install 'ccmn[app]'")
-        decisions = files / "task-review" / "decisions.db"
+def test_damaged_stores_are_named(rejected, files):
+    (files / "store").mkdir()
+    assert "store is a folder" in rejected("reproduce", "table1", "--small", "--store", "store")
+    (files / "results.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
+    assert "results.db" in rejected("report", "results.db")
+    assert "results.db" in rejected("reproduce", "table1", "--small", "--store", "results.db")
+    (files / "empty.db").touch()
+    assert "empty.db contains no results" in rejected("report", "empty.db")
+    for name in ("folder-review", "damaged-review"):
+        decisions = files / name / "decisions.db"
         decisions.parent.mkdir()
-        decisions.write_bytes(b"no database" * 100) if damaged else decisions.mkdir()
-        assert "decisions.db" in rejected("review", "task.npz")
+        decisions.mkdir() if name == "folder-review" else decisions.write_bytes(b"no database" * 100)
+        assert "decisions.db" in rejected("review", "task.npz", "--out", name)
 
 
 def interrupt_after_write(path):
@@ -177,26 +162,6 @@ def test_interrupted_fit_saves_the_best_model_and_exits_with_130(run, files):
 TRUSTED = {"rows": [0, 2], "Y": np.eye(2, 3, dtype=np.uint8), "random": [True, False]}
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"rows": [0, 300]}, "numbers from 0 to 299"),
-        ({"rows": "x"}, "a list of row numbers"),
-        ({"rows": np.zeros(0, int)}, "no verified rows"),
-        ({"Y": [[0, 1, 2], [0, 0, 0]]}, "0 or 1"),
-        ({"Y": [[0, 1], [0, 0]]}, "3 labels"),
-        ({"random": [1, 0]}, "random"),
-        ({"random": [True]}, "random"),
-        ({"label_names": "two\nlines"}, r"verified labels 'two\nlines' ... are not the labels"),
-    ],
-)
-def test_damaged_verified_rows_are_named(files, rejected, change, reason):
-    np.savez("trusted.npz", **{**TRUSTED, "label_names": read_file("task.npz").label_names, **change})
-    line = rejected("noise", "estimate", "task.npz", "--trusted", "trusted.npz")
-    assert line.startswith("ccmn: trusted.npz: ")
-    assert reason in line
-
-
 def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
     np.savez("trusted.npz", **{**TRUSTED, "label_names": read_file("task.npz").label_names})
     content = (files / "trusted.npz").read_bytes()
@@ -210,13 +175,3 @@ def test_verified_rows_in_a_damaged_file(files, rejected, monkeypatch):
     assert re.search(r"trusted.npz: .*more than the limit of 1000000", rejected(*arguments))
     (files / "trusted.csv").write_text("row,sea\n")
     assert "trusted.csv" in rejected(*arguments[:-1], "trusted.csv")
-
-
-def test_errors_of_matching_files_name_them(files, run, rejected, saved):
-    (files / "rates.json").write_text('{"kind": "partial", "rho_neg": [0.1, 0.1]}')
-    assert "rates.json: Expected noise rates of 3 labels" in rejected("audit", "task.npz", "--noise", "rates.json")
-    task = read_file("task.npz")
-    write_file(replace(task, Y=np.full(task.Y.shape, np.nan)), "unknown.npz")
-    assert "unknown.npz: no row has all labels observed" in rejected("evaluate", saved, "unknown.npz")
-    assert "only NaN" in rejected("fit", "unknown.npz", "--noise", "none", "--out", "model.ccmn")
-    assert not (files / "model.ccmn").exists()

@@ -3,28 +3,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose
 
-from ccmn.data import load_dataset, write_file
+from ccmn.data import write_file
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
 
 QUICK = ("--method", "ranking", "--epochs", 3, "--lr", 0.05)
-
-
-def test_printed_summary(run, files):
-    text = run("fit", "task.csv", "--labels", "sea,sky,sun", "--noise", "none", *QUICK, "--out", "model.ccmn").stdout
-    assert "300 rows, 4 features, 3 labels" in text
-    assert "noise: none" in text
-    assert re.search(r"^validation ranking \+ Hamming loss 0\.\d+ \(learning rate 0\.05, epoch \d of 3\)$", text, re.M)
-    assert text.endswith("saved to model.ccmn\n")
 
 
 def test_options_reach_the_estimator(run, files):
@@ -86,32 +76,6 @@ def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, rejected, file
     assert (files / "model.ccmn").read_bytes() == (files / "other.ccmn").read_bytes()
 
 
-def test_text(run, files):
-    words = ["red boat", "blue sea", "green hill", "blue boat", "red hill", ""]
-    table = pd.DataFrame({"review": words * 20, "stars": range(120)})
-    table["label_boat"] = table["review"].str.contains("boat").astype(int)
-    table["label_blue"] = table["review"].str.contains("blue").astype(int)
-    table.to_csv("text.csv", index=False)
-    table.drop(columns="stars").to_parquet("text.parquet", index=False)
-    run("fit", "text.csv", "--text", "review", "--labels", "label_*", "--noise", "none", *QUICK, "--out", "both.ccmn")
-    assert load_model("both.ccmn").n_features_in_ == 1 + 6
-    arguments = ("--labels", "label_*", "--noise", "none", *QUICK[:2], "--epochs", 60, "--out", "words.ccmn")
-    run("fit", "text.parquet", "--text", "review", *arguments)
-    pd.DataFrame({"review": ["a boat!", "blue, blue", "unknown words"]}).to_csv("new.csv", index=False)
-    assert run("predict", "words.ccmn", "new.csv", "--top", 1).stdout.splitlines()[1].startswith("0,1,label_boat,")
-    assert "micro F1" in run("evaluate", "words.ccmn", "text.parquet").stdout
-
-
-def test_sparse_rows_without_names(run, files):
-    rng = np.random.default_rng(0)
-    lines = [f"{int(v > 0)} 1:{v:.3f} 5:1" if i % 2 else f"0,1 2:{v:.3f}" for i, v in enumerate(rng.normal(size=200))]
-    (files / "rows.svm").write_text("\n".join(lines) + "\n")
-    run("fit", "rows.svm", "--noise", "none", *QUICK, "--out", "model.ccmn")
-    (files / "new.svm").write_text("0 1:0.5\n2:1\n")
-    assert run("predict", "model.ccmn", "new.svm").stdout.startswith("row,0,1,p(0),p(1)\n0,")
-    assert "200 rows" in run("evaluate", "model.ccmn", "rows.svm").stdout
-
-
 def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch):
     rng = np.random.default_rng(0)
     rows = [f"{k % 2}{',2' if k % 3 else ''} 1:{rng.random():.3f} 2:{k % 2}" for k in range(60)]
@@ -134,15 +98,11 @@ def _reject(self, *_, **__):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task.csv"], "which columns are labels"),
-        (["tusk.csv", "--labels", "3"], "there is no file tusk.csv"),
-        (["task.csv", "--labels", "see"], "did you mean 'sea'?"),
         (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["task.npz", "--noise", "rates.json"], "rates of 2 labels"),
         (["task.npz", "--method", "ranking", "--validation", "none.npz"], "there is no file none.npz"),
         (["task.npz", "--method", "ranking", "--validation", "other.npz"], "fitted on 4 features; got 2"),
         (["task.npz", "--text", "review"], "--text, --image, --id and --ignore require a table"),
-        (["task.csv", "--labels", "-3", "--text", "revue"], "there is no column 'revue'"),
         (["bare.npz"], "there are no features in these data"),
         (["empty.csv", "--labels", "sea"], "empty.csv has no rows"),
     ],
@@ -154,18 +114,6 @@ def test_errors(rejected, files, task, arguments, message):
     write_file(type(task)(task.X[:, :0], task.Y), files / "bare.npz")
     assert message in rejected("fit", *arguments, "--out", "model.ccmn")
     assert not (files / "model.ccmn").exists()
-
-
-def test_real_data(run, printed, real_data, tmp_path):
-    noisy, model = tmp_path / "noisy.npz", tmp_path / "model.ccmn"
-    run("noise", "inject", "yeast", "--data-dir", real_data, "--rho-pos", 0.1, "--rho-neg", 0.4, "--out", noisy)
-    found = {}
-    for noise in ("none", tmp_path / "noisy.rates.json"):
-        arguments = ("--method", "hamming", "--force", "--out", model)
-        run("fit", noisy, "--noise", noise, *arguments)
-        found[noise] = printed("evaluate", model, "yeast", "--data-dir", real_data)["metrics"]["hamming_loss"]
-    assert found[tmp_path / "noisy.rates.json"] < found["none"] - 0.02
-    assert load_model(model).label_names_ == load_dataset("yeast", data_dir=real_data).label_names
 
 
 @pytest.fixture

@@ -147,45 +147,6 @@ def test_pictures(run, follow, reviewer, true, source):
     assert "data:image/png" in Path("report.html").read_text()
 
 
-def test_table_with_categories_and_gaps(run, follow, reviewer, true):
-    rng = np.random.default_rng(2)
-    table = pd.DataFrame(
-        {
-            "plan": np.where(true[:, 0], "pro", np.where(rng.random(N) < 0.5, "free", "")),
-            "opened": np.where(true[:, 1], "2026-03-01", "2025-03-01"),
-            "score": np.where(rng.random(N) < 0.05, np.nan, true[:, 2] + rng.normal(0, 0.1, N)),
-        }
-    )
-    noisy = true & (rng.random(true.shape) > 0.2)
-    table[LABELS] = noisy.astype(int)
-    table.to_csv("table.csv", index=False)
-    reviewer(true)
-    options = ("--labels", ",".join(LABELS), "--random-state", 3)
-    estimated = run("noise", "estimate", "table.csv", *options, "--noise", "missing")
-    reviewed = follow(follow(estimated, "audit"), "review")
-    corrected = pd.read_csv("table-review/corrected.csv")
-    pd.testing.assert_frame_equal(corrected[["plan", "opened", "score"]], pd.read_csv("table.csv").iloc[:, :3])
-    assert (corrected[LABELS].to_numpy() != true).mean() < (noisy != true).mean()
-    follow(follow(reviewed, "fit"), "predict", NEW="table.csv")
-    assert share_wrong(true) < 0.1
-
-
-@pytest.mark.parametrize(("noise", "added"), [("partial", True), ("missing", False)])
-def test_candidate_sets_and_positives_only(run, follow, reviewer, true, noise, added):
-    flips = np.random.default_rng(3).random(true.shape) < 0.3
-    noisy = true | flips if added else true & ~flips
-    pd.DataFrame({"text": texts(true), "labels": joined(noisy)}).to_csv("rows.csv", index=False)
-    options = ("--tags", "labels", "--text", "text")
-    reviewer(true)
-    audited = run("audit", "rows.csv", *options, "--noise", noise, "--out", "issues.csv")
-    issues = pd.read_csv("issues.csv")
-    assert (true != noisy)[issues.row, [LABELS.index(label) for label in issues.label]].mean() > 0.9
-    fitted = follow(follow(audited, "review"), "fit")
-    assert load_model("model.ccmn").noise_.kind == noise
-    follow(fitted, "predict", NEW="rows.csv")
-    assert share_wrong(true) < 0.05
-
-
 def test_votes_from_label_studio(run, follow, reviewer, printed, true):
     rng = np.random.default_rng(4)
 
@@ -223,24 +184,3 @@ def test_votes_from_label_studio(run, follow, reviewer, printed, true):
     assert load_model("model.ccmn").label_names_ == tuple(LABELS)
     # The corrected table can be used in place of the export.
     run("fit", "export-review/corrected.csv", "--tags", "labels", "--text", "text", "--id", "id", "--out", "m.ccmn")
-
-
-def test_votes_with_the_texts_in_a_second_file(run, follow, reviewer, true):
-    rng = np.random.default_rng(4)
-    lines = []
-    for who, error in (("ann", 0.05), ("bob", 0.15), ("eve", 0.4)):
-        votes = true ^ (rng.random(true.shape) < error)
-        lines += [(f"T{i}", who, LABELS[j], int(votes[i, j])) for i in range(N) for j in range(3)]
-    pd.DataFrame(lines, columns=["item", "worker", "emotion", "vote"]).to_csv("votes.csv", index=False)
-    pd.DataFrame({"item": [f"T{i}" for i in range(N)], "text": texts(true)}).to_csv("items.csv", index=False)
-    options = ("--votes", "item,worker,emotion,vote", "--items", "items.csv", "--text", "text")
-    consensus = run("votes", "votes.csv", *options, "--out", "consensus.csv")
-    assert "eve" in consensus.stdout
-    labels = pd.read_csv("consensus.csv").set_index("item").loc[[f"T{i}" for i in range(N)], LABELS]
-    assert (labels.to_numpy() != true).mean() < 0.04  # the best annotator: 0.05
-    reviewer(true)
-    audited = run("audit", "votes.csv", *options, "--noise", "both", "--report", "report.html")
-    reviewed = follow(audited, "review")
-    fitted = follow(reviewed, "fit")
-    follow(fitted, "predict", NEW="items.csv")
-    assert share_wrong(true) < 0.05

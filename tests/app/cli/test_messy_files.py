@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccmn.data.column_roles import ColumnRoles
-from ccmn.data.columns import Columns
+from ccmn.data import read_file
 
 N = 120
 TAGS = ["Gerät", "Rechnung", "Zugang"]
@@ -88,34 +87,11 @@ def test_spreadsheet_with_semicolons_and_decimal_commas(printed, run):
     size = rng.normal(size=N).round(2)
     lines = [f"{i},5;{str(value).replace('.', ',')};{'1,2' if value > 0 else '2'}" for i, value in enumerate(size)]
     Path("sheet.csv").write_text("\n".join(["nr;größe;labels", *lines]))
-    roles = ColumnRoles(tags="labels", separator=",", id="nr")
-    _, data = Columns.from_training_data("sheet.csv", roles=roles)
+    run("data", "convert", "sheet.csv", "--tags", "labels", "--sep", ",", "--id", "nr", "--out", "sheet.npz")
+    data = read_file("sheet.npz")
     assert tuple(data.label_names) == ("1", "2")
-    assert data.ids[:2] == ["0,5", "1,5"]
     np.testing.assert_allclose(data.X[:, 0], (size - size.mean()) / size.std(), rtol=1e-4)
     np.testing.assert_array_equal(data.Y[:, 0], size > 0)
-
-
-def test_other_encodings_are_named(rejected):
-    Path("latin.csv").write_bytes("größe;sea\n1;0\n".encode("latin-1"))
-    message = rejected("data", "info", "latin.csv", "--labels", "sea")
-    assert "is not UTF-8" in message
-    assert "iconv" in message
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_byte_order_mark_is_named(rejected, encoding):
-    Path("wide.csv").write_bytes("a,sea\n1,0\n".encode(encoding))
-    for command in (("data", "info"), ("noise", "estimate"), ("audit",)):
-        message = rejected(*command, "wide.csv", "--labels", "sea")
-        assert message.count("wide.csv") == 1
-        assert "UTF-16" in message
-
-
-def test_very_long_cells_are_named(rejected):
-    Path("long.csv").write_text(f'a,sea\n"{"x" * 200_000}",1\n')
-    assert "line 2: not a valid CSV row (field larger" in (message := rejected("audit", "long.csv", "--labels", "sea"))
-    assert "quotation marks; longer texts" in message
 
 
 def test_file_names_that_are_not_text(run):

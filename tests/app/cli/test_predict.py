@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from ccmn import ClassConditionalNoise, control_risk
 from ccmn.data import write_file
-from ccmn.models import CCMNClassifier, load_model
-from ccmn.noise import TransitionNoise
+from ccmn.models import load_model
 
 
 def test_predictions_equal_those_of_the_model(run, task, saved, files):
@@ -52,15 +50,6 @@ def test_columns_are_matched_by_name(run, saved, task, files):
     assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
 
 
-def test_multiclass_model(run, task, files):
-    kinds = np.array(["cat", "dog", "emu"])[task.Y.sum(1) % 3]
-    classifier = CCMNClassifier(TransitionNoise(np.eye(3)), epochs=2)
-    classifier.fit(pd.DataFrame(task.X, columns=task.feature_names), kinds).save("three")
-    three = pd.read_csv(files / "three.csv") if run("predict", "three", "task.npz", "--out", "three.csv") else None
-    assert list(three)[:4] == ["row", "cat", "dog", "emu"]
-    assert (three[["cat", "dog", "emu"]].sum(axis=1) == 1).all()
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -91,21 +80,6 @@ def test_prediction_in_blocks(run, saved, files, monkeypatch, options):
     whole = run("predict", saved, "task.npz", *options).stdout
     monkeypatch.setattr("ccmn.app.cli.predict_command.BLOCK_ENTRIES", 3 * 7)
     assert run("predict", saved, "task.npz", *options).stdout == whole
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        ({"feature_names": ["a", "b"]}, "one name per feature"),
-        ({"feature_names": ["a", "a", "b", "c"]}, "must be unique"),
-        ({"table": {"steps": [{"kind": "text", "column": "t"}]}}, "not a description of the preprocessing"),
-    ],
-)
-def test_inconsistent_columns(rejected, saved, files, extra, message):
-    classifier = load_model(saved)
-    classifier.extra_ = extra
-    classifier.save("damaged.ccmn")
-    assert re.search(message, rejected("predict", "damaged.ccmn", "task.csv"))
 
 
 @pytest.fixture

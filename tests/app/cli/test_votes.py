@@ -38,12 +38,6 @@ def test_noise_of_the_majority_and_of_the_annotators(printed, run, vote_file, tm
     assert "eve" in run("noise", "estimate", vote_file, "--votes", "item,worker,tag").stdout
 
 
-def test_rates_of_a_fit_are_estimated_from_the_votes(run, printed, vote_file, tmp_path):
-    command = ("fit", vote_file, "--votes", "item,worker,tag", "--method", "hamming", "--out")
-    assert printed(*command, tmp_path / "model.ccmn")["noise_is_estimated"]
-    assert "class-conditional, estimated" in run(*command, tmp_path / "again.ccmn").stdout
-
-
 def test_audit_describes_the_annotators(run, vote_file, tmp_path):
     page = tmp_path / "report.html"
     run("audit", vote_file, "--votes", "item,worker,tag", "--report", page)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,54 +142,3 @@ def test_invalid_files_and_answers_are_rejected(tmp_path):
     (tmp_path / "folder.db").mkdir()
     with pytest.raises(OSError, match=r"folder\.db"):
         DecisionStore(tmp_path / "folder.db", METADATA)
-
-
-def error_of_reading(path):
-    """Open a store and call every method that reads; return the error message."""
-    try:
-        with DecisionStore(path, METADATA) as store:
-            store.metadata("rows"), store.item(0), store.length(), store.queued_rows(), store.can_undo()
-            store.answers(), store.row_answers(4), store.sampled_rows(), store.sampled_answers()
-            store.agreement(), store.progress(), store.undo()
-    except (OSError, ValueError) as error:
-        return str(error)
-    return None
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_errors_of_a_damaged_file_name_the_file(tmp_path, seed):
-    path, rng = tmp_path / "decisions.db", np.random.default_rng(seed)
-    with make_store(path) as store:
-        store.record(ITEMS[0], {0: "no", 1: "yes"})
-    content = bytearray(path.read_bytes())
-    start = int(rng.integers(100, len(content) - 600))
-    content[start : start + 600] = rng.bytes(600)
-    path.write_bytes(content)
-    message = error_of_reading(path)
-    if message is not None:  # the damaged bytes may be unused
-        assert str(path) in message
-        assert "\n" not in message
-
-
-def test_damage_while_the_store_is_open_is_reported(tmp_path):
-    path = tmp_path / "decisions.db"
-    with make_store(path) as store:
-        store._connection.execute("DROP VIEW answers")
-        for call in (store.answers, store.sampled_rows, lambda: store.record(ITEMS[0], {0: "yes"})):
-            with pytest.raises(ValueError, match=r"decisions\.db .*no such table"):
-                call()
-        store._connection.execute("UPDATE items SET asked = '5' WHERE position = 0")
-        with pytest.raises(ValueError, match=r"decisions\.db"):
-            store.item(0)
-
-
-def test_full_disk_is_reported_and_changes_nothing(tmp_path):
-    with make_store(tmp_path / "decisions.db") as store:
-        store._connection.execute("PRAGMA max_page_count = 1")  # the current size of the file
-        item = QueueItem(0, 1, "random", tuple(range(2000)))
-        with pytest.raises(OSError, match=r"decisions\.db: database or disk is full"):
-            store.record(item, dict.fromkeys(item.asked, "yes"))
-        assert store.answers() == []
-        store._connection.execute("PRAGMA max_page_count = 100000")
-        store.record(item, dict.fromkeys(item.asked, "yes"))
-        assert len(store.answers()) == 2000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from app.review.example import make_dataset
-
 CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"
 LABELS = ("--labels", "sea,sky")
 
@@ -72,13 +70,6 @@ def test_invalid_options_are_rejected(rejected, table):
     assert "at most one of --text, --picture and --image" in message
     (table / "bare.csv").write_text("file,sea\na.png,1\n")
     assert "bare.csv: there are no features" in rejected("review", "bare.csv", "--labels", "sea", "--image", "file")
-
-
-def test_metadata_depends_on_labels_not_on_display():
-    dataset, other = make_dataset(), make_dataset()
-    other.data.Y[0, 0] = 1 - other.data.Y[0, 0]
-    assert dataset.metadata != other.metadata
-    assert dataset.metadata == make_dataset(texts=[""] * 150).metadata
 
 
 def test_rows_of_a_table_are_displayed_as_in_the_file(reviewing, table):

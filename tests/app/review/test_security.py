@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[app]'")
 
 from app.review.http_client import HOST, TOKEN, make_client, sign_in
-from ccmn.app.review.security import MAX_BODY_BYTES, SECURITY_HEADERS
 
 URLS = ["/", "/row/0", "/picture/0", "/static/review.js", "/training", "/nothing"]
 
@@ -53,16 +52,6 @@ def test_the_token_is_valid_once(client):
     assert client.get("/").status == 403
 
 
-def test_rejections_say_what_to_do(client):
-    assert "open the URL" in client.get("/").text
-    assert client.get("/?token=wrong").text == "Invalid token: open the URL that `ccmn review` printed last.\n"
-    invalid_host = "Invalid Host header: open the URL printed by `ccmn review`.\n"
-    assert client.get("/", host="evil.example").text == invalid_host
-    sign_in(client).cookies.clear()
-    used = "This one-time link has already been used. Run `ccmn review` again for a new one.\n"
-    assert client.get(f"/?token={TOKEN}").text == used
-
-
 def test_cookies_of_another_server_are_rejected(session, signed_in):
     other = make_client(session)
     other.cookies = signed_in.cookies
@@ -95,7 +84,7 @@ def test_cross_site_requests_are_rejected(signed_in, site):
 
 
 def test_long_bodies_are_rejected(signed_in, session):
-    assert signed_in.post("/row/0/answer", {"label": 0, "answer": "yes", "rest": "x" * MAX_BODY_BYTES}).status == 413
+    assert signed_in.post("/row/0/answer", {"label": 0, "answer": "yes", "rest": "x" * 4096}).status == 413
     assert signed_in.n_chunks_read == 0  # rejected because of its Content-Length
     assert session.store.answers() == []
 
@@ -107,7 +96,7 @@ def test_long_bodies_without_a_length_are_not_read_to_the_end(signed_in, session
         "POST", "/row/0/answer", [b"label=0&answer=yes", *(b"x" * 1000 for _ in range(100))], headers
     )
     assert response.status == 413
-    assert signed_in.n_chunks_read == MAX_BODY_BYTES // 1000 + 2
+    assert signed_in.n_chunks_read == 4096 // 1000 + 2
     assert session.store.answers() == []
 
 
@@ -147,11 +136,13 @@ def test_long_urls_are_rejected(signed_in, start):
 
 def test_every_response_has_the_security_headers(signed_in):
     for response in (signed_in.get("/row/0"), signed_in.get("/nothing"), signed_in.get("/", host="evil.example")):
-        for name, value in SECURITY_HEADERS.items():
-            assert response.headers[name.lower()] == value
-    policy = SECURITY_HEADERS["Content-Security-Policy"]
-    assert "unsafe" not in policy
-    assert "default-src 'none'" in policy
+        policy = response.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["cross-origin-resource-policy"] == "same-origin"
+        assert response.headers["cache-control"] == "no-store"
 
 
 def test_links_of_reports_lead_to_a_row(session):
@@ -161,7 +152,7 @@ def test_links_of_reports_lead_to_a_row(session):
     assert response.status == 200
     assert "url=/rows?row=7" in response.text
     assert "sea" not in response.text
-    assert response.headers["content-security-policy"] == SECURITY_HEADERS["Content-Security-Policy"]
+    assert "default-src 'none'" in response.headers["content-security-policy"]
     assert client.get("/rows?row=7", sec_fetch_site="cross-site").status == 403
     assert client.get("/go/7", host="evil.example").status == 421
     for url in ("/go/x", "/go/7/..", "/go/1234567890"):

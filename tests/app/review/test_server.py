@@ -7,7 +7,7 @@ from queue import Queue
 
 import pytest
 
-from ccmn.app.review import serve, server
+from ccmn.app import review
 
 
 def test_port_in_use(session):
@@ -17,21 +17,23 @@ def test_port_in_use(session):
         taken.listen()
         port, urls = taken.getsockname()[1], []
         with pytest.raises(OSError, match=f"127.0.0.1, port {port}: Address already in use; try another --port"):
-            serve(session, None, urls.append, port=port)
+            review.serve(session, None, urls.append, port=port)
     assert urls == []
 
 
-def test_port_that_another_server_takes_before_this_one_listens(monkeypatch):
+def test_port_that_another_server_takes_before_this_one_listens(session, monkeypatch):
     """Two servers that start at once can both bind the preferred port; the second one then cannot listen."""
 
-    def listen_once_in_vain(listener):
+    def listen_once_in_vain(listener, *backlog):
         monkeypatch.undo()
         raise OSError(errno.EADDRINUSE, "in use")
 
-    monkeypatch.setattr(server.socket.socket, "listen", listen_once_in_vain)
-    with server._listen(0) as listener:
-        assert listener.getsockname()[1] != server.PREFERRED_PORT
-        assert socket.create_connection(listener.getsockname()).close() is None
+    def stop(url):
+        raise RuntimeError(url)
+
+    monkeypatch.setattr(socket.socket, "listen", listen_once_in_vain)
+    with pytest.raises(RuntimeError, match=r"http://127\.0\.0\.1:(?!8765)\d+/\?token="):
+        review.serve(session, None, stop)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def address(session, monkeypatch):
     servers, urls = [], Queue()
     run = uvicorn.Server.run
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: (servers.append(server), run(server, sockets)))
-    thread = threading.Thread(target=serve, args=(session, None, urls.put), daemon=True)
+    thread = threading.Thread(target=review.serve, args=(session, None, urls.put), daemon=True)
     thread.start()
     url = urls.get(timeout=30)
     yield "127.0.0.1", int(url.partition("/?")[0].rpartition(":")[2])
@@ -57,10 +59,8 @@ HEAD = b"POST /undo HTTP/1.1\r\nHost: %b\r\n"
 
 class TestSlowClients:
     def test_unfinished_body_is_answered_with_408(self, address, session):
-        from ccmn.app.review.security import AccessControl
-
         with pytest.MonkeyPatch.context() as patch, socket.create_connection(address, timeout=30) as client:
-            patch.setattr(AccessControl, "_has_cookie", lambda *_: True)
+            patch.setattr("ccmn.app.review.security.AccessControl._has_cookie", lambda *_: True)
             host = f"{address[0]}:{address[1]}".encode()
             client.sendall(HEAD % host + b"Origin: http://%b\r\nContent-Length: 10\r\n\r\na=" % host)
             answer = b""
@@ -79,7 +79,7 @@ class TestSlowClients:
             client.close()
 
     def test_number_of_connections_is_limited(self, address):
-        clients = [socket.create_connection(address, timeout=30) for _ in range(server.MAX_CONNECTIONS + 8)]
+        clients = [socket.create_connection(address, timeout=30) for _ in range(64 + 8)]
         clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
         assert b" 503 " in clients[-1].recv(10_000)
         for client in clients:
@@ -87,5 +87,5 @@ class TestSlowClients:
 
     def test_long_heads_are_rejected(self, address):
         with socket.create_connection(address, timeout=30) as client:
-            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\nX: " + b"x" * server.MAX_HEAD_BYTES)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\nX: " + b"x" * (1 << 14))
             assert b" 400 " in client.recv(10_000)

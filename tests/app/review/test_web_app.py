@@ -186,13 +186,6 @@ def test_html_in_names_and_texts_is_escaped(tmp_path):
     session.close()
 
 
-def test_features_are_shown_without_text_or_picture(client):
-    text = client.get("/row/0").text
-    assert "deviations from the mean" in text
-    assert '<th scope="row">x0</th>' in text
-    assert "/picture/" not in text
-
-
 def test_storage_errors_are_reported_in_one_line(client, session):
     session.store._connection.execute("PRAGMA max_page_count = 1")  # the current size of the file: the disk is full
     position, response = 0, client.get("/row/0")
