@@ -161,7 +161,6 @@ class VoteTable:
         return array if dtype is None else array.astype(dtype)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> VoteTable:
@@ -185,7 +184,6 @@ class VoteTable:
         )
 
     def __repr__(self) -> str:
-        """Return the sizes of the table."""
         n, a, q = self.shape
         return f"VoteTable({self.value.size} votes: n={n}, annotators={a}, q={q})"
 
@@ -274,25 +272,16 @@ def _row_numbers(column: Any, n_rows: int | None, row_ids: Sequence[Any] | None)
     """Return the row number of every vote, and the identifiers of the rows if rows are not given by number."""
     import pandas as pd
 
-    if row_ids is None and n_rows is not None:
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
-        wrong = ~((numbers >= 0) & (numbers < n_rows) & (numbers == np.floor(numbers)))
-        if wrong.any():
-            raise ValueError(
-                f"column {column.name!r} must contain row numbers from 0 to {n_rows - 1}; got "
-                f"{column.iloc[int(wrong.argmax())]!r}"
-            )
-        return numbers.astype(np.intp), None
-    if row_ids is None:
+    if row_ids is None and n_rows is None:
         rows, found = pd.factorize(column, sort=True)
-        ids = found.tolist()
+        ids, known = found.tolist(), "the identifier of a row"
     else:
-        ids = list(row_ids)
-        index = pd.Index(ids)
-        if not index.is_unique:
+        ids = list(range(n_rows or 0) if row_ids is None else row_ids)
+        known = f"a row number from 0 to {len(ids) - 1}" if row_ids is None else "the identifier of a row"
+        if len(set(ids)) < len(ids):
             raise ValueError("the identifiers of the rows must be unique")
-        rows = index.get_indexer(pd.Index(column))
+        rows = pd.Index(ids).get_indexer(pd.Index(column))
     if (rows < 0).any():
         unknown = column.iloc[int((rows < 0).argmax())]
-        raise ValueError(f"column {column.name!r} contains {unknown!r}, which is not the identifier of a row")
-    return rows.astype(np.intp), ids
+        raise ValueError(f"column {column.name!r} contains {unknown!r}, which is not {known}")
+    return rows.astype(np.intp), None if row_ids is None and n_rows is not None else ids
