@@ -39,21 +39,12 @@ _HAS_TRITON = find_spec("triton") is not None
 
 
 def can_fuse(outputs: Tensor, labels: Tensor) -> bool:
-    """Return whether the fused kernels support outputs (..., columns) and labels (..., q) of this type."""
-    return (
-        can_run_kernels(outputs)
-        and outputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
-        and not labels.requires_grad
-        and outputs.numel() > 0
-    )
-
-
-def can_run_kernels(tensor: Tensor) -> bool:
-    """Return whether the tensor is on the current CUDA device and Triton is installed."""
-    if not tensor.is_cuda or not _HAS_TRITON:
+    """Return whether the fused kernels support outputs (..., columns) and labels (..., q) of this type and place."""
+    if not outputs.is_cuda or not _HAS_TRITON or labels.requires_grad or not outputs.numel():
         return False
     # Compiled code selects the device of its tensors itself.
-    return torch.compiler.is_compiling() or tensor.get_device() == torch.cuda.current_device()
+    here = torch.compiler.is_compiling() or outputs.get_device() == torch.cuda.current_device()
+    return here and outputs.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
 def select_method(loss: str, surrogate: str, rows: int, columns: int) -> str:

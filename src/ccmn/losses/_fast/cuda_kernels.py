@@ -57,20 +57,6 @@ def _log1p(x):
 
 
 @triton.jit
-def _phi(t, PHI: tl.constexpr):
-    """Compute phi(t)."""
-    if PHI == "hinge":
-        value = tl.maximum(1.0 - t, 0.0)
-    elif PHI == "sigmoid":
-        value = tl.sigmoid(-t)
-    elif PHI == "logistic":
-        value = tl.maximum(-t, 0.0) + _log1p(tl.exp(-tl.abs(t)))
-    else:
-        value = (1.0 - t) * (1.0 - t)
-    return value
-
-
-@triton.jit
 def _phi_and_slopes(t, PHI: tl.constexpr):
     """Compute phi(t), phi'(t) and phi'(-t)."""
     if PHI == "sigmoid":
@@ -120,15 +106,13 @@ def _column_sums(
         f_k, p_k, n_k, _known_k = load_columns(
             outputs, labels, scale, offset, row, label_row, others, columns, DUMMY, DEBIAS
         )
+        value, there, back = _phi_and_slopes(f[:, None] - f_k[None, :], PHI)
+        found += n_k[None, :] * value
         if GRADIENT:
-            value, there, back = _phi_and_slopes(f[:, None] - f_k[None, :], PHI)
             along += n_k[None, :] * there
             against += p_k[None, :] * back
-        else:
-            value = _phi(f[:, None] - f_k[None, :], PHI)
-        found += n_k[None, :] * value
-    total = tl.sum(p * (tl.sum(found, 1) - n * _phi(f - f, PHI)))
-    return total, p * tl.sum(along, 1) - n * tl.sum(against, 1)
+    at_zero, _there, _back = _phi_and_slopes(f - f, PHI)
+    return tl.sum(p * (tl.sum(found, 1) - n * at_zero)), p * tl.sum(along, 1) - n * tl.sum(against, 1)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=TENSORS)
@@ -182,7 +166,8 @@ def label_sums(
     column = block * BLOCK + tl.arange(0, BLOCK)
     f, p, n, _known = load_columns(outputs, labels, scale, offset, row, row % label_rows, column, columns, 0, DEBIAS)
     value, there, back = _phi_and_slopes(f, PHI)
-    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(p * value + n * _phi(-f, PHI)) * row_factor)
+    opposite, _there, _back = _phi_and_slopes(-f, PHI)
+    tl.store(parts + row * tl.num_programs(1) + block, tl.sum(p * value + n * opposite) * row_factor)
     if GRADIENT:
         tl.store(gradient + row * columns + column, (p * there - n * back) * row_factor, column < columns)
 
@@ -196,14 +181,7 @@ def _row_workspace(workspace, row, pieces, blocks, SLOT: tl.constexpr):
 
 @triton.jit
 def _range_of_columns(
-    outputs,
-    labels,
-    row,
-    label_row,
-    column,
-    columns,
-    DUMMY: tl.constexpr,
-    MAY_HAVE_NAN: tl.constexpr,
+    outputs, labels, row, label_row, column, columns, DUMMY: tl.constexpr, MAY_HAVE_NAN: tl.constexpr
 ):
     """Compute the lowest and highest score of columns of a row, without labels that are NaN."""
     counts = column < columns
