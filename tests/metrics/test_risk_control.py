@@ -139,6 +139,23 @@ def test_threshold_and_bound_against_reference(metric, noise):
     assert (found.bound >= target) if metric in AT_LEAST else (found.bound <= target)
 
 
+def test_default_thresholds_are_quantiles_with_geometric_numbers_of_predicted_labels():
+    scores, Y, _ = make_task(3000, 2, difficulty=0.5)
+    counts = np.unique(np.geomspace(3000 / 200, 6000, 384).round().astype(int))
+    grid = np.sort(scores, axis=None)[6000 - counts]
+    for metric, target in (("recall", 0.9), ("precision", 0.7), ("hamming", 0.2)):
+        default, given = (control_risk(Y, scores, None, metric, target, thresholds=t) for t in (None, grid))
+        assert (default.threshold, default.bound) == (given.threshold, given.bound)
+
+
+@pytest.mark.filterwarnings("ignore:hamming")
+def test_sequences_of_tests_start_at_equal_distances():
+    """Only the threshold that separates the labels passes, so that the target is met if a sequence starts there."""
+    scores, grid = np.linspace(0, 1, 2000)[:, None], np.linspace(0.02, 0.98, 49)
+    found = [control_risk(scores >= t, scores, None, "hamming", 0.01, thresholds=grid).guaranteed for t in grid[::-1]]
+    assert np.flatnonzero(found).tolist() == list(range(0, 48, 2))
+
+
 @pytest.mark.parametrize("metric", N_STARTS)
 def test_uncertain_rates_widen_the_bound(metric):
     noise = ClassConditionalNoise([0.2, 0.1, 0.3], [0.1, 0.2, 0.15])
