@@ -52,6 +52,7 @@ EQUIVALENT = {
     "scores[..., -1:]).detach() / 4": "the sum depends only on differences of scores",
     "value[j][possible] = 1": "only differences of the log-likelihood of a label count",
     "rng.random(labels.shape) <=": "a random number equals a rate with probability 2^-53",
+    "pad(discounts.cumsum(0), (1, 1))": "no row counts more than k labels, so that the last entry is not read",
 }
 """Parts of changed lines that change no result, with the reason."""
 
