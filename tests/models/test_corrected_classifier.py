@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +14,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
@@ -152,13 +149,6 @@ def test_estimated_rates(noise, kind):
     assert again.noise_ == model.noise_
 
 
-def test_rates_are_estimated_from_out_of_fold_probabilities_without_numeric_features(task):
-    texts = [" ".join(f"w{j}{'+' if v > 0 else '-'}" for j, v in enumerate(row)) for row in task.X]
-    words = make_pipeline(TfidfVectorizer(token_pattern=r"\S+"), LogisticRegression())
-    model = CorrectedClassifier(words, random_state=0).fit(texts, task.Y_noisy)
-    assert "probabilities_only" in [flag.code for flag in model.rates_.flags]
-
-
 def test_containers(task):
     Y = task.Y_noisy
     expected = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, Y).predict(task.X)
@@ -184,26 +174,10 @@ def test_texts():
     for X in (texts, np.array(texts), pd.Series(texts, index=range(7, 407))):
         model = CorrectedClassifier(make_pipeline(TfidfVectorizer(), LogisticRegression()), "partial", random_state=0)
         assert (model.fit(X, noisy).predict(X) == Y).mean() > 0.95
+    assert "probabilities_only" in [flag.code for flag in model.rates_.flags]
     Y_missing = noisy.astype(float)
     Y_missing[:50, 0] = np.nan
     assert model.fit(texts, Y_missing).predict(texts).shape == (400, 2)
-
-
-def test_clone_parameters_grid_search_and_pickle(task):
-    model = CorrectedClassifier(LogisticRegression(C=2), NOISE)
-    assert clone(model).get_params()["estimator__C"] == 2
-    assert model.set_params(estimator__C=3, noise=None).estimator.C == 3
-    folds = KFold(3, shuffle=True, random_state=0)
-    search = GridSearchCV(
-        CorrectedClassifier(LogisticRegression(), NOISE, random_state=0), {"estimator__C": [1e-4, 1.0]}, cv=folds
-    )
-    search.fit(task.X, task.Y_noisy)
-    assert search.best_params_["estimator__C"] in (1e-4, 1.0)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    held_out = cross_val_predict(model.set_params(noise=NOISE), task.X, task.Y_noisy, cv=folds)
-    assert (held_out == task.Y).mean() > 0.75
-    again = pickle.loads(pickle.dumps(search.best_estimator_))
-    np.testing.assert_array_equal(again.predict_proba(task.X), search.predict_proba(task.X))
 
 
 @pytest.fixture(scope="module")

@@ -30,17 +30,6 @@ def fitted():
     return CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_cnn, **RANKING).fit(IMAGES, Y)
 
 
-def test_images_equal_flat_rows_with_a_network_that_unflattens(fitted):
-    def make_flat(n_features, n_outputs):
-        return torch.nn.Sequential(torch.nn.Unflatten(1, (1, 16, 24)), make_cnn((1, 16, 24), n_outputs))
-
-    flat = CCMNClassifier(MissingNoise(0.1, n_labels=10), model=make_flat, **RANKING).fit(DATA.X, Y)
-    np.testing.assert_array_equal(fitted.predict_proba(IMAGES), flat.predict_proba(DATA.X))
-    assert fitted.input_shape_ == (1, 16, 24)
-    assert fitted.n_features_in_ == 384
-    assert not hasattr(flat, "input_shape_")
-
-
 @pytest.mark.parametrize("as_dataset", [False, True])
 def test_tensors_and_datasets_are_accepted(fitted, as_dataset):
     X = torch.tensor(IMAGES)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -19,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, PartialNoise
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
-from ccmn.noise import GroupedNoise, TransitionNoise
+from ccmn.noise import GroupedNoise
 from helpers import LABELS_ONLY, sklearn_checks
 
 
@@ -119,10 +115,6 @@ SOURCES = np.where(np.arange(300) % 2 == 0, "web", "archive")
 calls: list[int] = []
 
 
-def through_pipeline(clf, X):
-    make_pipeline(FunctionTransformer(), clf).fit(X, TASK.Y_noisy, trusted=TRUSTED, groups=SOURCES)
-
-
 def through_grid_search(clf, X):
     pipe = make_pipeline(FunctionTransformer(), clf)
     search = GridSearchCV(
@@ -138,8 +130,8 @@ def through_cross_validation(clf, X):
 
 @pytest.mark.parametrize(
     ("route", "rows"),
-    [(through_pipeline, [300]), (through_grid_search, [200] * 3), (through_cross_validation, [200] * 3)],
-    ids=["pipeline", "grid search", "cross-validation"],
+    [(through_grid_search, [200] * 3), (through_cross_validation, [200] * 3)],
+    ids=["grid search", "cross-validation"],
 )
 def test_metadata_routing_slices_trusted_rows_and_groups(route, rows):
     calls.clear()
@@ -149,18 +141,6 @@ def test_metadata_routing_slices_trusted_rows_and_groups(route, rows):
     with sklearn.config_context(enable_metadata_routing=True):
         route(clf.set_fit_request(trusted=True, groups=True), X)
     assert calls == rows
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_representation_is_short_in_text_and_html():
-    noise = ClassConditionalNoise.sample(500, random_state=0)
-    assert repr(CCMNClassifier(noise)).count("\n") <= 1
-    clf = CCMNClassifier(NOISE, loss="hamming", epochs=5, random_state=0).fit(TASK.X, FRAME)
-    text = re.sub("<style>.*?</style>|<script>.*?</script>", "", clf._repr_html_(), flags=re.DOTALL)
-    assert "CCMNClassifier" in text
-    assert "ClassConditionalNoise(3 labels" in text
-    assert "rho_pos  rho_neg" not in text
-    assert max(map(len, re.sub("<[^>]*>", "\n", text).splitlines())) < 200
 
 
 WITH_FRAMES = {
@@ -185,16 +165,3 @@ def test_predictions_as_frames(clf):
         assert np.array_equal(frame, array)
     with pytest.raises(ValueError, match="transform must be 'default' or 'pandas'; got 'table'"):
         fitted.set_output(transform="table")
-
-
-def test_frames_of_sparse_labels_and_of_classes():
-    clf = CCMNClassifier(UNNAMED, loss="hamming", epochs=5, random_state=0)
-    clf.fit(TASK.X, scipy.sparse.csr_array(TASK.Y_noisy))
-    array = clf.predict(TASK.X)
-    frame = clf.set_output(transform="pandas").predict(TASK.X)
-    assert all(isinstance(dtype, pd.SparseDtype) for dtype in frame.dtypes)
-    assert np.array_equal(frame, array.toarray())
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    clf = CCMNClassifier(TransitionNoise(np.eye(3)), epochs=5, random_state=0).fit(X, y).set_output(transform="pandas")
-    assert clf.predict_proba(X).columns.tolist() == [0, 1, 2]
-    assert clf.predict(X[::2]).index.tolist() == X.index[::2].tolist()

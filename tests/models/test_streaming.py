@@ -88,17 +88,6 @@ def test_stopped_fit_resumes(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "state").exists()
 
 
-def test_given_validation_set(task, folder):
-    validation = (task.X[:300].astype(np.float32), task.Y[:300])
-    clf = CCMNClassifier(NOISE, **SETTINGS)
-    import pandas as pd
-
-    X = pd.DataFrame(validation[0], columns=[f"f{j}" for j in range(6)])
-    Y = pd.DataFrame(validation[1], columns=[f"label_{j}" for j in range(Q)])
-    clf.fit(ShardedData(folder, "label_*"), validation=(X, Y), validation_is_clean=True)
-    assert clf.history_.iloc[:, -1].min() < 0.3
-
-
 def test_too_little_memory(folder, monkeypatch):
     monkeypatch.setattr("ccmn.models.streaming.MEMORY", 10_000)
     with pytest.raises(ValueError, match="use a smaller batch_size"):

@@ -6,10 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.linear_model import LogisticRegression
 
-from ccmn import CCMNClassifier, CorrectedClassifier
-from ccmn.data import make_noisy_multilabel
 from ccmn.models.targets import encode_like, encode_targets
 
 SETS = [{"sea", "sky"}, [], ("sun", "sun"), ["sky"]]
@@ -28,19 +25,6 @@ def test_label_sets(monkeypatch, large):
     assert (others.toarray() if large else others).tolist() == [[0, 0, 1], [1, 0, 1]]
     with pytest.raises(ValueError, match="label 'moon' is not among the training labels"):
         encode_like([["moon"], ["sea"]], found)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_estimated_rates_and_their_flags_name_labels(monkeypatch):
-    task = make_noisy_multilabel(60, 3, 2, random_state=0)
-    table = pd.DataFrame(task.Y, columns=["sea", "sky"])
-    corrected = CorrectedClassifier(LogisticRegression(), random_state=0).fit(task.X, table)
-    monkeypatch.setattr("ccmn.models.targets.MIN_SPARSE_ENTRIES", 0)  # the label sets become a sparse matrix
-    sets = [[name for name, given in zip(("sea", "sky"), row) if given] for row in task.Y]
-    fitted = CCMNClassifier(epochs=1, random_state=0).fit(task.X, sets)
-    for rates in (corrected.rates_, fitted.rates_):
-        assert rates.label_names == ("sea", "sky")
-        assert any("label 'sea'" in str(flag) for flag in rates.flags)
 
 
 def test_other_sets_are_never_a_matrix():

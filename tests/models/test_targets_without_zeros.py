@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from sklearn.linear_model import LogisticRegression
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, MissingNoise, PartialNoise, estimate_noise
 from ccmn.data import make_noisy_multilabel
-from ccmn.noise import GroupedNoise
 
 NAMES = ["sea", "sky", "sun"]
 MISSING = MissingNoise([0.3, 0.3, 0.3])
@@ -35,22 +33,6 @@ def test_a_matrix_without_zeros_is_rejected(noise):
             call(noise, pd.DataFrame(WITHOUT_ZEROS, columns=NAMES))
         with pytest.raises(ValueError, match=r"^Expected .* for labels 0, 1 and 2 \(of 3\)"):
             call(noise, WITHOUT_ZEROS)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        *(lambda kind=kind: estimate_noise(TASK.X, WITHOUT_ZEROS, noise_type=kind)
-          for kind in ("missing", "both", ["partial", "missing", "both"])),
-        lambda: fit("missing", WITHOUT_ZEROS, slice(50)),
-        lambda: fit("missing", WITHOUT_ZEROS, groups=["a", "b"] * 150),
-        lambda: fit(GroupedNoise({"a": MISSING, "b": MISSING}), WITHOUT_ZEROS, groups=["a", "b"] * 150),
-        lambda: estimate_noise(np.zeros((300, 8)), scipy.sparse.csr_matrix(np.repeat(WITHOUT_ZEROS[:, :1], 8, 1))),
-    ],
-)  # fmt: skip
-def test_all_callers_reject_a_matrix_without_zeros(call):
-    with pytest.raises(ValueError, match=NO_ZERO):
-        call()
 
 
 def test_one_label_without_zeros_is_rejected_if_labels_were_only_removed():

@@ -41,13 +41,6 @@ def test_sparse_and_dense_features_are_accepted():
     assert np.corrcoef(sparse.log_odds(scipy.sparse.csr_matrix(X)).ravel(), fit(X, Y).log_odds(X).ravel())[0, 1] > 0.9
 
 
-def test_constant_sample_weights_change_nothing():
-    X, Y = simulate()
-    plain = fit(X, Y).log_odds(X)
-    for scale in (1e-9, 3.0, 1e12):
-        assert fit(X, Y, sample_weight=np.full(len(X), scale)).log_odds(X) == pytest.approx(plain, abs=1e-6)
-
-
 def test_rows_of_weight_zero_have_no_influence():
     X, Y = simulate()
     weight = (np.arange(len(X)) < 150).astype(float)

@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from ccmn import CCMNClassifier
 from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training.batches import Batch, DenseLabels, Features, Rows, RunLabels, SparseLabels
+from ccmn.training.batches import DenseLabels, Features, Rows, RunLabels, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.distributed import ALONE, ProcessGroup
-from ccmn.training.loop import Part, make_step, train
+from ccmn.training.distributed import ProcessGroup
+from ccmn.training.loop import Part, train
 from ccmn.training.networks import StackedAdam, StackedLinear, StackedMLP, UserNetwork
 from ccmn.training.selection import KeepBest
 
@@ -123,17 +123,6 @@ def test_adam_equals_torch_adam():
     torch.testing.assert_close(net.parameters[0].values.detach()[0, :, 0], expected, rtol=1e-9, atol=1e-10)
 
 
-def test_gradient_clipping_is_per_run():
-    net = StackedLinear(2, 1, [[0, 1]], dtype=torch.float64)
-    optimizer = StackedAdam(net.parameters, torch.ones(1, 2), torch.zeros(1, 2), clip=1.0)
-    gradient = torch.zeros_like(net.parameters[0].values)
-    gradient[0, :, 0] = 3.0
-    gradient[0, 0, 1] = 0.5
-    optimizer.step([gradient])
-    assert gradient[0, :, 0].norm().item() == pytest.approx(1.0)
-    assert gradient[0, 0, 1].item() == 0.5
-
-
 def test_the_best_epoch_of_each_run_is_loaded():
     seen = []
 
@@ -160,16 +149,6 @@ def test_sparse_features_give_the_same_weights(monkeypatch):
         monkeypatch.setattr("ccmn.training.batches.MAX_DENSE_FEATURES", widest)
         sparse, _ = fit(scipy.sparse.csr_array(rows), **common)
         torch.testing.assert_close(sparse.parameters[0].values, dense.parameters[0].values, rtol=1e-9, atol=1e-9)
-
-
-def test_sample_weights_count_rows():
-    """In full batches, a weight of 2 equals a repeated row and a weight of 0 a missing row."""
-    weights = torch.tensor(np.random.default_rng(0).integers(0, 3, N), dtype=torch.float64)
-    repeated = np.repeat(np.arange(N), weights.int().numpy())
-    common = {"parts": whole(RankingLoss("hinge", dummy=False)), "batch": 10**6}
-    a, _ = fit(weights=weights / weights.mean(), **common)
-    b, _ = fit(groups=[repeated], **common)
-    torch.testing.assert_close(a.parameters[0].values, b.parameters[0].values, rtol=1e-9, atol=1e-10)
 
 
 def test_order_depends_only_on_seed_and_epoch():
@@ -291,32 +270,6 @@ def test_shares_make_up_the_batches(n, batch, world_size):
         assert sum(weight for _, weight in shares) == pytest.approx(1)
         assert sorted(row for rows, weight in shares if weight for row in rows) == sorted(index[0].tolist())
         assert all(len(rows) == 1 for rows, weight in shares if not weight)
-
-
-def test_distributed_step_uses_the_weighted_sum_of_gradients(monkeypatch):
-    """Two ranks with 3 and 1 rows of a batch of 4 take the same step as one process with all 4 rows."""
-    rows, labels = torch.from_numpy(X[:4]).double(), DenseLabels(Y[:4].double())
-    lr = torch.full((1, 1), 0.1, dtype=torch.float64)
-
-    def step_of(group):
-        network = StackedLinear(D, Q, [[0]], dtype=torch.float64)
-        optimizer = StackedAdam(network.parameters, lr, torch.zeros_like(lr))
-        features = Features(rows, dtype=torch.float64)
-        return network, make_step(network, whole(HammingLoss()), optimizer, features, labels, group=group)
-
-    expected, step = step_of(ALONE)
-    step(Batch(torch.arange(4)[None]))
-    # The gradient of the other rank, which the process group adds.
-    _, step = step_of(ProcessGroup(1, 2))
-    received = []
-    monkeypatch.setattr(ProcessGroup, "sum_over_ranks", lambda self, tensor: received.append(tensor.clone()) or tensor)
-    loss = step(Batch(torch.tensor([[3]]), 0.25))
-    monkeypatch.setattr(ProcessGroup, "sum_over_ranks", lambda self, tensor: tensor.add_(received[0]))
-    network, step = step_of(ProcessGroup(0, 2))
-    loss = loss + step(Batch(torch.arange(3)[None], 0.75))
-    torch.testing.assert_close(network.parameters[0].values, expected.parameters[0].values)
-    outputs = StackedLinear(D, Q, [[0]], dtype=torch.float64).outputs(rows[None])[0, 0]
-    torch.testing.assert_close(loss[0, 0], HammingLoss()(outputs, labels.targets(torch.arange(4)[None])[0, 0]))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

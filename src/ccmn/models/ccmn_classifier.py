@@ -19,7 +19,7 @@ from scipy.special import logit
 from torch import Tensor
 from typing_extensions import Self
 
-from ccmn._containers import to_dense_array
+from ccmn._containers import is_sparse, to_dense_array
 from ccmn._progress import show_phases
 from ccmn._validation import (
     Constraints,
@@ -38,21 +38,21 @@ from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, describe_network, read_description, read_network
 from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
-from ccmn.models.targets import Targets
+from ccmn.models.targets import Targets, encode_like, is_votes
 from ccmn.models.training_data import (
     Sample,
     Scaling,
     TrainingData,
     debias,
-    given_validation,
     prepare,
     read_features,
     resolve_noise,
     split,
 )
-from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
+from ccmn.noise.class_conditional import debias_labels
 from ccmn.training import loop
-from ccmn.training.batches import Features, LabelSource, Rows, label_source
+from ccmn.training.batches import Features, LabelSource, Rows, SparseLabels, label_source
 from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
 from ccmn.training.distributed import ProcessGroup
 from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
@@ -374,11 +374,20 @@ class CCMNClassifier(LabelClassifier):
         self.extra_: dict[str, Any] = {}
 
     def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
-        """Return the validation set of the user."""
+        """Return the validation set of the user, whose labels are clean or noisy like the training labels."""
         if self.group_noise_ is not None and not clean:
             raise ValueError("groups require clean validation rows (validation_is_clean=True), or none")
-        X = read_features(self, validation[0], reset=False)
-        return given_validation(X, validation[1], targets, None if clean else self.noise_)
+        X, y, noise = read_features(self, validation[0], reset=False), validation[1], None if clean else self.noise_
+        Y = encode_like(y, targets)
+        if Y.shape[0] != X.shape[0]:
+            raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
+        if is_sparse(Y):
+            return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
+        if np.isnan(Y).all():
+            raise ValueError("y of validation must contain observed labels; got only NaN")
+        if is_votes(y) and isinstance(noise, ClassConditionalNoise):
+            Y, noise = debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32), None
+        return Sample(X, Y if noise is None else noise.debias(Y))
 
     def _embedded(self, data: TrainingData, seed: int) -> TrainingData:
         """Return the data with out-of-fold embeddings of the network as features, from which rates are estimated.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import clone
-from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils import Tags, _safe_indexing, check_array, get_tags
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 from torch import Tensor
 from typing_extensions import Self
@@ -47,9 +47,8 @@ from ccmn.models.training_data import (
 )
 from ccmn.noise import ClassConditionalNoise
 from ccmn.noise.class_conditional import debias_labels
-from ccmn.training.default_model import NoisyLabelModel, stratified_folds
+from ccmn.training.default_model import NoisyLabelModel, log_odds, stratified_folds
 from ccmn.training.default_modules import NoisyLabelModule
-from ccmn.training.default_settings import MIN_PROBABILITY
 
 MAX_RECOMMENDED_LABELS = 1000
 """``fit`` recommends ``CCMNClassifier`` for more labels."""
@@ -360,23 +359,15 @@ def _plain_tensor(X: Any) -> Any:
 
 def _numeric_matrix(X: Any) -> Any:
     """Return X as a matrix of finite numbers, from which rates can be estimated; None if it is something else."""
-    if is_sparse(X):
-        return X.tocsr() if np.isfinite(X.tocsr().data).all() else None
     try:
-        array = np.asarray(X, dtype=np.float64)
+        return check_array(X, accept_sparse="csr", dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    return array if array.ndim == 2 and np.isfinite(array).all() else None
 
 
 def verified_flips(data: TrainingData, Y: FloatArray) -> Flips | None:
     """Return the counts of flips on the trusted rows."""
     return None if data.trusted is None else count_flips(Y[data.trusted[0]], to_dense_array(data.trusted[1]))
-
-
-def log_odds(p: FloatArray) -> FloatArray:
-    """Return the log-odds of limited probabilities."""
-    return np.asarray(logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccmn._files import prefix_errors
 from ccmn._validation import FloatArray
 from ccmn.estimation.link import CorrectedCurve
-from ccmn.models.model_file import read_model
+from ccmn.models.model_file import describe_errors, read_model
 from ccmn.training.default_model import NoisyLabelModel
 
 
@@ -51,11 +50,8 @@ def load_default(path: str | os.PathLike[str]) -> DefaultPredictor | None:
     description, arrays = read_model(path)
     if description.get("class") != "CorrectedClassifier":
         return None
-    with prefix_errors(path):
-        try:
-            return DefaultPredictor(description, arrays)
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-            raise ValueError(f"not a valid ccmn model: {error}") from None
+    with describe_errors(path):
+        return DefaultPredictor(description, arrays)
 
 
 def read_default(

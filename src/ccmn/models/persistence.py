@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn.estimation import NoiseRates
-from ccmn.models.model_file import read_model
+from ccmn.models.model_file import describe_errors, read_model
 from ccmn.models.predictor import LINKS, FittedNetwork
 from ccmn.noise import GroupedNoise, NoiseModel
 
@@ -66,15 +66,11 @@ def load_model(
 
     classes: dict[str, Any] = {c.__name__: c for c in (CCMNClassifier, CorrectedClassifier)}
     description, arrays = read_model(path)
-    try:
+    clf: CCMNClassifier | CorrectedClassifier
+    with describe_errors(path):
         if description["class"] not in classes:
             raise ValueError(f"class must be {' or '.join(classes)}; got {description['class']!r:.60}")
-        clf: CCMNClassifier | CorrectedClassifier
         clf = classes[description["class"]]._from_description(description, arrays)
-    except KeyError as missing:
-        raise ValueError(f"{path} is not a valid ccmn model: field {missing} is missing") from None
-    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"{path} is not a valid ccmn model: {error}") from None
     if model is not None:
         if not isinstance(clf, CCMNClassifier):
             raise ValueError(f"model= creates the network of a CCMNClassifier; {path} is a {type(clf).__name__}")

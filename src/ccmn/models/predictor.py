@@ -94,27 +94,25 @@ class FittedNetwork:
 
     def scores(self, X: Any, labels: slice | None = None) -> NDArray[np.float64]:
         """Return the scores (n, q), or only those of some labels; a label is predicted if its score is at least 0."""
-        block_rows = (
-            MAX_BLOCK_ROWS if self.kind != "user" else max(1, min(MAX_BLOCK_ROWS, MAX_DENSE_ENTRIES // X.shape[1]))
-        )
+        step = MAX_BLOCK_ROWS
+        if self.kind == "user":
+            step = max(1, min(step, MAX_DENSE_ENTRIES // X.shape[1]))
+        return np.concatenate([self._scores(X[start : start + step], labels) for start in range(0, X.shape[0], step)])
+
+    def _scores(self, rows: Any, labels: slice | None) -> NDArray[np.float64]:
+        first = int(self.has_dummy)
+        if self.kind == "user":
+            outputs = self._module_outputs(rows)
+            scores = outputs[:, first:] - outputs[:, :1] * first
+            return scores if labels is None else scores[:, labels]
+        rows = rows if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
+        if self.kind == "mlp":
+            hidden = np.asarray(rows @ self.arrays["weight"].astype(np.float64)) + self.arrays["bias"]
+            rows = np.maximum(hidden, 0)
+        dummy = self._outputs(rows, slice(0, 1)) if self.has_dummy else 0.0
         tiles = self.tiles() if labels is None else [labels]
-        blocks = []
-        for start in range(0, X.shape[0], block_rows):
-            rows = X[start : start + block_rows]
-            if self.kind == "user":
-                outputs = self._module_outputs(rows)
-                scores = outputs[:, 1:] - outputs[:, :1] if self.has_dummy else outputs
-                blocks.append(scores if labels is None else scores[:, labels])
-                continue
-            rows = rows if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
-            if self.kind == "mlp":
-                hidden = np.asarray(rows @ self.arrays["weight"].astype(np.float64)) + self.arrays["bias"]
-                rows = np.maximum(hidden, 0)
-            dummy = self._outputs(rows, slice(0, 1)) if self.has_dummy else 0.0
-            first = int(self.has_dummy)
-            parts = [self._outputs(rows, slice(tile.start + first, tile.stop + first)) for tile in tiles]
-            blocks.append((parts[0] if len(parts) == 1 else np.concatenate(parts, 1)) - dummy)
-        return np.concatenate(blocks)
+        parts = [self._outputs(rows, slice(tile.start + first, tile.stop + first)) for tile in tiles]
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts, 1)) - dummy
 
     def _outputs(self, rows: Any, columns: slice) -> NDArray[np.float64]:
         weight, bias = self.last_layer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -34,63 +34,30 @@ _BUFFER_SHARE, _PIECE_SHARE, _HOLDOUT_SHARE = 0.35, 0.012, 0.04
 held-out sample (several copies of which are needed to estimate rates and criteria)."""
 
 
-class StreamSizes(NamedTuple):
-    """Numbers of rows that fit in the memory."""
-
-    batch: int
-    buffer: int
-    piece: int
-    holdout: int
-    """Maximum number of rows of the held-out sample."""
-
-    @classmethod
-    def of(cls, data: Any, batch_size: int) -> StreamSizes:
-        """Return the sizes for the memory limit, which excludes the model, its gradient and the optimizer state."""
-        rows = MEMORY / data.row_bytes
-        batch = min(batch_size, data.n)
-        buffer = min(int(_BUFFER_SHARE * rows), data.n + batch)
-        if buffer < 4 * batch and buffer < data.n:
-            raise ValueError(
-                f"memory={MEMORY / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
-                f"{batch} rows of {data.row_bytes} bytes; use a smaller batch_size"
-            )
-        piece, holdout = (
-            min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows)),
-            min(MAX_HOLDOUT_ROWS, int(_HOLDOUT_SHARE * rows)),
-        )
-        return cls(batch, buffer, max(1, piece), max(1, holdout))
-
-
 def draw_holdout(
-    data: Any, fraction: float, sizes: StreamSizes, seed: int
+    data: Any, fraction: float, piece: int, limit: int, seed: int
 ) -> tuple[NDArray[np.float32], Any, dict[int, NDArray[np.bool_]]]:
     """Return features and labels of a random sample from some row groups, and the mask of its rows in each of them.
 
-    The sample is a fraction of all rows, or as many as fit in memory. Noise rates and validation criteria are estimated
-    from it. With ``fraction=1``, its rows are used for training as well, and there are no masks.
+    The sample is a fraction of all rows, at most ``limit``. Noise rates and validation criteria are estimated from it.
+    With ``fraction=1``, its rows are used for training as well, and there are no masks.
     """
     largest = data.n - 1 if fraction < 1 else data.n
-    wanted = min(max(1, round(fraction * data.n)), largest, sizes.holdout)
+    wanted = min(max(1, round(fraction * data.n)), largest, limit)
     rng = np.random.default_rng([seed, 1])
-    groups: list[int] = []
-    rows = 0
-    for group in rng.permutation(len(data.groups)).tolist():
-        if len(groups) >= MIN_HOLDOUT_GROUPS and rows >= 2 * wanted:
-            break
-        groups.append(group)
-        rows += data.groups[group].rows
-    taken = np.zeros(rows, dtype=bool)
-    taken[rng.permutation(rows)[:wanted]] = True
-    ends = np.cumsum([data.groups[group].rows for group in groups])
-    masks = dict(zip(groups, np.split(taken, ends[:-1])))
+    order = rng.permutation(len(data.groups))
+    ends = np.cumsum([data.groups[group].rows for group in order])
+    count = min(max(MIN_HOLDOUT_GROUPS, int(np.searchsorted(ends, 2 * wanted)) + 1), len(order))
+    taken = np.zeros(ends[count - 1], dtype=bool)
+    taken[rng.permutation(len(taken))[:wanted]] = True
+    masks = dict(zip(order[:count].tolist(), np.split(taken, ends[: count - 1])))
     parts = []
     for group, mask in masks.items():
         start = 0
-        for X, Y in data.read(data.groups[group], sizes.piece) if mask.any() else ():
+        for X, Y in data.read(data.groups[group], piece) if mask.any() else ():
             part = mask[start : start + len(X)]
             start += len(X)
-            if part.any():
-                parts.append((X[part], Y[part]))
+            parts.append((X[part], Y[part]))
     X_parts, Y_parts = zip(*parts)
     Y = scipy.sparse.vstack(Y_parts, format="csr") if is_sparse(Y_parts[0]) else np.concatenate(Y_parts)
     return np.concatenate(X_parts), Y, masks if fraction < 1 else {}
@@ -105,9 +72,18 @@ def fit_shards(
     checkpoint: Any,
 ) -> CCMNClassifier:
     """Fit a classifier to the stream of the rows of shards, except those of a held-out sample."""
-    batch_size = DEFAULT_STREAM_BATCH_SIZE if isinstance(clf.batch_size, str) else int(clf.batch_size)
-    sizes = StreamSizes.of(shards, batch_size)
-    X, Y, masks = draw_holdout(shards, 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction, sizes, seed)
+    rows = MEMORY / shards.row_bytes
+    batch = min(DEFAULT_STREAM_BATCH_SIZE if isinstance(clf.batch_size, str) else int(clf.batch_size), shards.n)
+    buffer = min(int(_BUFFER_SHARE * rows), shards.n + batch)
+    if buffer < 4 * batch and buffer < shards.n:
+        raise ValueError(
+            f"memory={MEMORY / 2**20:.3g} MB holds a shuffle buffer of {buffer} rows, too few for batches of "
+            f"{batch} rows of {shards.row_bytes} bytes; use a smaller batch_size"
+        )
+    piece = max(1, min(MAX_PIECE_ROWS, int(_PIECE_SHARE * rows)))
+    limit = max(1, min(MAX_HOLDOUT_ROWS, int(_HOLDOUT_SHARE * rows)))
+    fraction = 1.0 if shards.n < MIN_SAMPLES_TO_SPLIT else clf.validation_fraction
+    X, Y, masks = draw_holdout(shards, fraction, piece, limit, seed)
     data = prepare(clf, X, Y)
     data = replace(data, targets=replace(data.targets, label_names=shards.label_names))
     clf._set_targets(data.targets, *resolve_noise(clf.noise, data, seed))
@@ -119,19 +95,20 @@ def fit_shards(
     if validation is not None:
         valid = clf._given_validation(validation, data.targets, validation_is_clean)
     files = [(file.name, file.stat().st_size) for file in shards.files]
-    content = (files, shards.groups, sizes, *shards.footers(), X, Y, valid)
+    content = (files, shards.groups, (batch, buffer, piece, limit), *shards.footers(), X, Y, valid)
     saved = None if checkpoint is None else clf._checkpoint(checkpoint, 1, *content)
     scaling = Scaling.of(X) if clf.scale and isinstance(clf.model, str) else None
-    group, device = ProcessGroup.current(), torch.device(check_device(clf.device, torch.cuda.is_available()))
     stream = Stream(
         shards,
-        *sizes[:3],
+        batch,
+        buffer,
+        piece,
         seed,
         held_out=masks,
         debias=noise.debiasing() if noise.flips_independent else None,
         transform=(lambda X: X) if scaling is None else scaling.transform,
-        group=group,
-        device=device,
+        group=ProcessGroup.current(),
+        device=torch.device(check_device(clf.device, torch.cuda.is_available())),
     )
     clf._train(stream.features, stream.labels, stream, None, valid, scaling, seed, saved)
     return clf

@@ -23,7 +23,7 @@ from ccmn._containers import (
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.evidence import check_zeros_observed
 from ccmn.estimation.noise_rates import MIN_SIGNAL
-from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
+from ccmn.models.targets import Targets, Trusted, encode_targets, read_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training.batches import DatasetRows, SparseLabels
@@ -353,14 +353,10 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
     """
     if not isinstance(noise, ClassConditionalNoise):
         return np.ones(labels.shape[1])
-    values = labels.data if is_sparse(labels) else labels
-    missing = np.isnan(values)
-    ones, unobserved = np.where(missing, 0, values), missing.astype(np.float64)
-    if is_sparse(labels):
-        q = labels.shape[1]
-        ones, unobserved = (np.bincount(labels.indices, part, minlength=q) for part in (ones, unobserved))
-    else:
-        ones, unobserved = ones.sum(0, dtype=np.float64), unobserved.sum(0)
+    # Sparse labels are 0, 1 or NaN; dense ones can be probabilities.
+    ones = (labels == 1).sum(0) if is_sparse(labels) else np.nansum(labels, 0, dtype=np.float64)
+    unobserved = (labels != labels).sum(0)
+    ones, unobserved = np.ravel(ones), np.ravel(unobserved)
     mean = (ones + 0.5) / (labels.shape[0] - unobserved + 1)
     prevalence = np.clip(debias_labels(mean, noise.rho_pos, noise.rho_neg), 0.01, 0.99)
     slope = 1 - noise.rho_pos - noise.rho_neg
@@ -432,17 +428,3 @@ def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
         if rows.weights is not None and not rows.weights.any():
             raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
     return train, valid
-
-
-def given_validation(X: Any, y: Any, targets: Targets, noise: NoiseModel | None) -> Sample:
-    """Return validation rows of the user, whose labels are clean (``noise=None``) or noisy like the training labels."""
-    Y = encode_like(y, targets)
-    if Y.shape[0] != X.shape[0]:
-        raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
-    if is_sparse(Y):
-        return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
-    if np.isnan(Y).all():
-        raise ValueError("y of validation must contain observed labels; got only NaN")
-    if is_votes(y) and isinstance(noise, ClassConditionalNoise):
-        return Sample(X, debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32))
-    return Sample(X, Y if noise is None else noise.debias(Y))

@@ -124,10 +124,7 @@ class NoisyLabelModel:
     def log_odds(self, X: Any) -> FloatArray:
         """Return the log-odds f (n, q) of the noisy labels of new rows."""
         A = self._scaled(X.toarray() if self.is_dense and is_sparse(X) else X)
-        p = expit(self._linear(A, self.coef_, self.intercept_))
-        if self.forest_ is not None and self.share_ < 1:
-            p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
-        return _log_odds(p)
+        return self._averaged(A, self.coef_, self.intercept_)
 
     def out_of_fold_log_odds(self, X: Any) -> FloatArray:
         """Return out-of-fold log-odds (n, q) of all rows of the training data X.
@@ -138,12 +135,14 @@ class NoisyLabelModel:
         result = self.out_of_fold_.log_odds[known]
         unseen = known < 0
         if unseen.any():
-            A = self._scaled(X[unseen])
-            p = expit(self._linear(A, *self._first_fold))
-            if self.forest_ is not None:
-                p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
-            result[unseen] = _log_odds(p)
+            result[unseen] = self._averaged(self._scaled(X[unseen]), *self._first_fold)
         return result
+
+    def _averaged(self, A: Any, coef: FloatArray, intercept: FloatArray) -> FloatArray:
+        p = expit(self._linear(A, coef, intercept))
+        if self.forest_ is not None and self.share_ < 1:
+            p = self.share_ * p + (1 - self.share_) * self.forest_.predict(self._projected(A))
+        return log_odds(p)
 
     # -- Storage
 
@@ -272,27 +271,21 @@ class NoisyLabelModel:
         self.forest_: Forest | None = None
         if Y.shape[1] > MAX_LABELS or F.shape[1] > MAX_FEATURES or F.shape[1] == 0:
             return None
-        self.forest_, out_of_bag = fit_forest(
-            F,
-            Y,
-            weight,
-            n_trees=self.settings.n_trees,
-            min_samples_leaf=self.settings.min_samples_leaf,
-            random_state=self.random_state,
-        )
+        sizes = {"n_trees": self.settings.n_trees, "min_samples_leaf": self.settings.min_samples_leaf}
+        self.forest_, out_of_bag = fit_forest(F, Y, weight, random_state=self.random_state, **sizes)
         return out_of_bag
 
     def _fit_share(self, p: FloatArray, other: FloatArray | None, Y: FloatArray, weight: FloatArray) -> FloatArray:
         r"""Return the log-odds of the average :math:`s p + (1 - s) p'` with the smallest squared error."""
         self.share_ = 1.0
         if other is None:
-            return _log_odds(p)
+            return log_odds(p)
         difference, w = p - other, weight[:, None] * ~np.isnan(Y)
         total = (w * difference**2).sum()
         if total > 0:
             share = (w * difference * (np.nan_to_num(Y) - other)).sum() / total
             self.share_ = float(np.clip(share, 0, 1))
-        return _log_odds(self.share_ * p + (1 - self.share_) * other)
+        return log_odds(self.share_ * p + (1 - self.share_) * other)
 
 
 class _Logistic:
@@ -332,7 +325,8 @@ class _Logistic:
         return self.coef, self.intercept
 
 
-def _log_odds(p: FloatArray) -> FloatArray:
+def log_odds(p: FloatArray) -> FloatArray:
+    """Return the log-odds of limited probabilities."""
     return np.asarray(logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
 
 

@@ -129,9 +129,7 @@ def mean_losses(
     values = []
     for runs, loss in parts:
         f = outputs[:, runs] if run_dim == 1 else outputs[:, runs].transpose(1, 2)
-        t = targets
-        if targets.shape[run_dim] > 1:
-            t = targets[:, runs] if run_dim == 1 else targets[:, :, runs]
+        t = targets[(slice(None),) * run_dim + (runs,)] if targets.shape[run_dim] > 1 else targets
         t = t if loss.debias is None else loss.debias(t)
         if loss.correction is not None:
             values.append(loss.corrected_risk(f, t.expand(*f.shape[:-1], -1)))

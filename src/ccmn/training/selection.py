@@ -144,15 +144,15 @@ def edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> li
     if not np.isfinite(selected["value"]):
         return ["The training diverged: the scores are not finite. Use a smaller lr, or scale the features."]
     advice: list[str] = []
-    lr, criterion = selected["lr"], selected["criterion"]
-    given = list(dict.fromkeys(row["lr"] for row in history))
-    grid = sorted(given)
+    lr, given = selected["lr"], list(dict.fromkeys(row["lr"] for row in history))
     # The largest learning rate has converged if its best epoch is not one of the last: a larger one is not needed.
-    converged = selected["epoch"] <= MIN_LATE_EPOCH * selected["epochs"]
-    if len(grid) > 1 and (lr == grid[0] or (lr == grid[-1] and not converged)):
-        next_lr, edge, change = (grid[1], "smallest", "smaller") if lr == grid[0] else (grid[-2], "largest", "larger")
+    late = selected["epoch"] > MIN_LATE_EPOCH * selected["epochs"]
+    if len(given) > 1 and (lr == min(given) or (lr == max(given) and late)):
+        edge, change = ("smallest", "smaller") if lr == min(given) else ("largest", "larger")
+        next_lr = min((other for other in given if other != lr), key=lambda other: abs(np.log(other / lr)))
         # Equally good learning rates are no evidence that a value outside the grid is better.
-        if min(row[criterion] for row in history if row["lr"] == next_lr) > selected["value"] + MIN_IMPROVEMENT:
+        best = min(row[selected["criterion"]] for row in history if row["lr"] == next_lr)
+        if best > selected["value"] + MIN_IMPROVEMENT:
             advice.append(
                 f"The selected learning rate {lr:g} is the {edge} of lr={given}; a {change} one may be better."
             )
