@@ -151,8 +151,6 @@ class TestVotes:
 
     def test_errors(self, task):
         _, noisy, P, votes = task
-        with pytest.raises(ValueError, match="votes have no effect on the posterior under noise="):
-            find_label_issues(noisy, P, ClassConditionalNoise(0.1, 0.1, n_labels=4), votes=votes)
         with pytest.raises(ValueError, match="votes on 2000 rows and 4 labels; got 10 and 4"):
             find_label_issues(noisy, P, votes=votes[:10])
         with pytest.raises(ValueError, match="got both"):

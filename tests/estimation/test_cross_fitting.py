@@ -48,15 +48,6 @@ class Items(Dataset):
         return {"input": IMAGES[i], "tuple": (IMAGES[i],), "pair": (IMAGES[i], Y[i])}[self.form]
 
 
-def test_rows_are_predicted_by_a_network_that_has_not_seen_them():
-    """Labels are random bits, one input per row: a network can only memorize them."""
-    X, labels = np.eye(80, dtype=np.float32), RNG.integers(2, size=(80, 1))
-    settings = {"n_folds": 4, "epochs": 20, "patience": 20, "lr": 0.1, "random_state": 1}
-    fitted = cross_fit_proba(lambda: torch.nn.Linear(80, 1), X, labels, **settings)
-    assert abs(fitted.pred_proba[labels == 1].mean() - fitted.pred_proba[labels == 0].mean()) < 0.1
-    assert np.bincount(fitted.folds).tolist() == [20, 20, 20, 20]
-
-
 def make_linear() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2))
 

@@ -100,20 +100,6 @@ def test_rates_of_one_annotator_and_of_mean_votes():
     assert mean.rho_neg[0] == pytest.approx(FPR.mean(), abs=0.02)
 
 
-def test_missing_votes_are_ignored():
-    rng = np.random.default_rng(0)
-    y = rng.random(4000) < PRIOR
-    votes = (rng.random((4000, 4)) < np.where(y[:, None], TPR, FPR)).astype(float)
-    votes[rng.random(votes.shape) < 0.3] = np.nan
-    votes[:5] = np.nan
-    rates = estimate_noise(votes=votes[:, :, None])
-    assert rates.rho_pos[0] == pytest.approx(1 - TPR.mean(), abs=0.03)
-    assert rates.rho_neg[0] == pytest.approx(FPR.mean(), abs=0.03)
-    assert rates.prior[0] == pytest.approx(PRIOR, abs=0.03)
-    assert rates.n_pos[0] + rates.n_neg[0] == (~np.isnan(votes)).any(1).sum()
-    assert np.isnan(VoteTable.read(votes[:, :, None]).mean()[:5]).all()
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_noise_type_few_votes_and_no_votes():
     votes = population(1000)

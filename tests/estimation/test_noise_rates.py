@@ -10,7 +10,6 @@ import pytest
 
 from ccmn.data import make_noisy_multilabel
 from ccmn.estimation import NoiseRates, estimate_noise
-from ccmn.estimation.noise_rates import Flag
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, MissingNoise, PartialNoise
 
 Y = np.array([[1, 0], [0, 1], [1, np.nan], [0, 0]])
@@ -33,7 +32,7 @@ def test_known_rates():
 
 
 def test_table_and_text():
-    found = rates(("sea", "sky"), [Flag("clipped", "too noisy", 1), Flag("few_rows", "4 rows")])
+    found = rates(("sea", "sky"), [("clipped", "too noisy", 1), ("few_rows", "4 rows")])
     assert found.to_frame().loc["sky", ["rho_pos", "low_pos", "high_pos", "rho_neg"]].tolist() == [0.3, 0.3, 0.3, 0.2]
     assert found.to_frame()["flags"].tolist() == ["", "clipped"]
     lines = ["! label 'sky': too noisy [clipped]", "! all labels: 4 rows [few_rows]"]
@@ -47,7 +46,7 @@ def test_table_and_text():
 
 
 def test_json_round_trip():
-    result = rates(names=("sea", "sky"), flags=[Flag("few_rows", "4 rows")])
+    result = rates(names=("sea", "sky"), flags=[("few_rows", "4 rows")])
     again = NoiseRates.from_dict(json.loads(json.dumps(result.to_dict())))
     assert json.dumps(again.to_dict()) == json.dumps(result.to_dict())
     assert again.noise == result.noise

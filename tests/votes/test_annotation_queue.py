@@ -55,20 +55,3 @@ def test_names_of_labels():
     queue = ccmn.votes.next_votes(ccmn.infer_labels(pd.DataFrame(lines)), 2)
     assert list(queue.columns) == ["row", "label", "name", "proba", "gain"]
     assert set(queue.name) <= {"sea", "sky"}
-
-
-def test_votes_of_the_queue_correct_more_labels_than_random_votes():
-    wrong = {"queue": 0, "random": 0}
-    for seed in range(4):
-        Y, votes, shown = make_votes(seed=seed)
-        inferred = ccmn.infer_labels(shown)
-        rng = np.random.default_rng(seed)
-        queue = ccmn.votes.next_votes(inferred, 120)
-        chosen = {"queue": (queue.row, queue.label), "random": (rng.integers(400, size=120), rng.integers(3, size=120))}
-        for method, (rows, labels) in chosen.items():
-            more = shown.copy()
-            for i, j in zip(rows, labels):
-                missing = np.flatnonzero(np.isnan(more[i, :, j]))
-                more[i, missing[:1], j] = votes[i, missing[:1], j]
-            wrong[method] += (ccmn.infer_labels(more).labels != Y).sum()
-    assert wrong["queue"] < 0.9 * wrong["random"]
