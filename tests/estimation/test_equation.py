@@ -320,3 +320,15 @@ def test_curve_of_known_rates_inverts_the_noise():
     assert fixed.rho_pos == 0.3
     noisy[1:] = np.nan
     assert fixed_rates(score, noisy, zero, zero).prior == noisy[0]
+
+
+def test_true_labels_correct_a_curve_whose_rates_are_wrong():
+    score, noisy, true = simulate(5000, 0.3, 0.2, q=1)
+    zero, known = np.zeros(1), np.where(np.arange(5000)[:, None] < 1000, true, np.nan)
+    error, verified_error = (
+        np.square(corrected_curve(fixed_rates(score, noisy, zero, zero, true=labels))(score) - expit(score)).mean()
+        for labels in (None, known)
+    )
+    assert verified_error < 0.5 * error
+    everywhere = fixed_rates(score, np.full(noisy.shape, 0.0), zero, zero, true=true)  # no noisy label is used
+    assert everywhere.slope.ravel() == pytest.approx(1, abs=0.1)

@@ -71,7 +71,8 @@ def fit_link(
     """
     f, zeros, ones = bins
     mean, sd = prior
-    neg, signal, size = rho_neg[:, None], (1 - rho_pos - rho_neg)[:, None], zeros + ones
+    neg, signal = (rate.reshape(len(rate), -1) for rate in (rho_neg, 1 - rho_pos - rho_neg))
+    size = zeros + ones
 
     def likelihood(u: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         s = scipy.special.expit(np.exp(u)[:, None] * f + b[:, None])
@@ -80,7 +81,7 @@ def fit_link(
         return value, signal * s * (1 - s), P
 
     # The offset starts at the log-odds of the prevalence that the rates imply.
-    prevalence = (ones.sum(1) / size.sum(1) - rho_neg) / (1 - rho_pos - rho_neg)
+    prevalence = (ones.sum(1) / size.sum(1) - neg.mean(1)) / signal.mean(1)
     u, b = np.full(len(rho_pos), mean), scipy.special.logit(np.clip(prevalence, 0.01, 0.99))
     damping = np.full(len(rho_pos), 1e-3)
     value, dP, P = likelihood(u, b)

@@ -24,7 +24,7 @@ from scipy.special import betainc, expit, log_expit, xlogy
 
 from ccmn._validation import FloatArray
 from ccmn.estimation.likelihood import Surfaces
-from ccmn.estimation.link import CorrectedCurve, bin_scores, fit_link
+from ccmn.estimation.link import Bins, CorrectedCurve, bin_scores, fit_link
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, DefaultSettings
 
 CONFIDENCE_LEVEL = 0.9
@@ -219,18 +219,27 @@ def fixed_rates(
     rho_neg: FloatArray,
     sample_weight: FloatArray | None = None,
     settings: DefaultSettings = DEFAULTS,
+    true: FloatArray | None = None,
 ) -> RatePosterior:
-    """Return the posterior of known rates (q,): equation (*) is fitted at one pair of rates per label."""
-    q = Y.shape[1]
-    slope, offset, share = np.ones((q, 1, 1)), np.zeros((q, 1, 1)), np.full(q, 0.5)
+    """Return the posterior of known rates (q,): equation (*) is fitted at one pair of rates per label.
+
+    Where true labels (n, q) are known and not NaN, they replace the noisy ones: their likelihood is that of
+    sigma(a f + b), without rates and temperature.
+    """
+    q, true = Y.shape[1], np.full(Y.shape, np.nan) if true is None else true
+    slope, offset = np.ones((q, 1, 1)), np.zeros((q, 1, 1))
     weight = np.ones(len(f)) if sample_weight is None else sample_weight / sample_weight.mean()
-    for j in range(q):
-        rows = ~np.isnan(Y[:, j])
-        y, w = Y[rows, j], weight[rows]
-        if w.sum() > 0:
-            share[j] = (w * y).sum() / w.sum()
-            fit = fit_link(bin_scores(f[rows, j, None], y, w), rho_pos[[j]], rho_neg[[j]], settings.slope)
-            slope[j], offset[j] = fit.slope, fit.offset
+    total = weight @ ~np.isnan(Y)
+    share = np.where(total > 0, weight @ np.nan_to_num(Y) / np.maximum(total, MIN_PROBABILITY), 0.5)
+    for j in np.flatnonzero(total > 0):
+        known = ~np.isnan(true[:, j])
+        rest = ~known & ~np.isnan(Y[:, j])
+        noisy = bin_scores(f[rest, j, None], Y[rest, j], weight[rest])
+        verified = bin_scores(f[known, j, None], true[known, j], settings.temperature * weight[known])
+        bins = Bins(*(np.concatenate(pair, 1) for pair in zip(noisy, verified)))
+        is_noisy = np.repeat([1.0, 0.0], [noisy.f.size, verified.f.size])
+        fit = fit_link(bins, rho_pos[[j], None] * is_noisy, rho_neg[[j], None] * is_noisy, settings.slope)
+        slope[j], offset[j] = fit.slope, fit.offset
     prior = np.clip((share - rho_neg) / (1 - rho_pos - rho_neg), 0, 1)
     ci_pos, ci_neg = (np.stack([rate, rate], 1) for rate in (rho_pos, rho_neg))
     weights, zero, known = np.ones((q, 1, 1)), np.zeros(q), np.ones(q, dtype=bool)

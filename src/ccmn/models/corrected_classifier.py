@@ -219,16 +219,25 @@ class CorrectedClassifier(LabelClassifier):
         posterior = self._rates(model, Y, noise, data)
         if data.trusted is not None:
             # Where the true label is known, the mean of the noisy label replaces the noisy label itself.
-            rows, true = data.trusted[0], to_dense_array(data.trusted[1])
+            true = np.full(Y.shape, np.nan)
+            true[data.trusted[0]] = to_dense_array(data.trusted[1])
             rate = posterior.rho_neg + (1 - posterior.rho_pos - posterior.rho_neg) * true
-            known = Y.copy()
-            known[rows] = np.where(np.isnan(true), Y[rows], rate)
             # A verified label has as much information as several noisy ones; it does not count in the likelihood.
             factor = np.asarray(row_information(self.noise_, data))
+            known = np.where(np.isnan(true), Y, rate)
             model.fit(data.X, known, factor if data.weights is None else factor * data.weights)
             found = model.out_of_fold_
-            model.out_of_fold_ = replace(found, sample_weight=found.sample_weight / factor[found.rows])
-            posterior = self._rates(model, Y, noise, data)
+            found = model.out_of_fold_ = replace(found, sample_weight=found.sample_weight / factor[found.rows])
+            self._rates(model, Y, noise, data)
+            # Errors of people do not follow equation (*): the curve is also fitted to the true labels themselves.
+            posterior = fixed_rates(
+                found.log_odds,
+                Y[found.rows],
+                self.noise_.rho_pos,
+                self.noise_.rho_neg,
+                found.sample_weight,
+                true=true[found.rows],
+            )
         self._model: NoisyLabelModel | NoisyPosterior = model
         self._curve: CorrectedCurve | InversionCurve = corrected_curve(posterior)
         self._thresholds = np.zeros(len(self.classes_))
