@@ -59,8 +59,7 @@ def micro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     .. math:: F_1 = \frac{2 \sum_{ij} y_{ij} h_{ij}}{\sum_{ij} y_{ij} + \sum_{ij} h_{ij}}
 
-    The value is 0 if no label is true and none is predicted. This is ``f1_score(average="micro", zero_division=0)`` of
-    scikit-learn.
+    It is 0 if no label is true and none is predicted. This is scikit-learn's ``f1_score(average="micro")``.
 
     Parameters
     ----------
@@ -94,8 +93,7 @@ def macro_f1(Y: Labels, Y_pred: Labels, noise: Noise | None = None) -> float:
 
     .. math:: \frac{1}{q} \sum_{j=1}^{q} \frac{2 \sum_i y_{ij} h_{ij}}{\sum_i y_{ij} + \sum_i h_{ij}}
 
-    A label that is never true and never predicted counts 0. This is ``f1_score(average="macro", zero_division=0)`` of
-    scikit-learn.
+    A label that is never true and never predicted counts 0. This is scikit-learn's ``f1_score(average="macro")``.
 
     Parameters
     ----------
@@ -135,19 +133,16 @@ def macro_auc(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j| |N_j|} \sum_{i \in P_j} \sum_{m \in N_j}
               \left( 1[f_{ij} > f_{mj}] + \tfrac{1}{2}\, 1[f_{ij} = f_{mj}] \right)
 
-    Here :math:`P_j` and :math:`N_j` are the rows with and without label j, and :math:`L` are the labels that have both;
-    others are excluded. The value is NaN if L is empty. The area is the probability that a positive row has a higher
-    score than a negative row [1]_.
+    Here :math:`P_j` and :math:`N_j` are the rows with and without label j, and :math:`L` are the labels that have both.
+    The value is NaN if L is empty. An area is the probability that a positive row ranks above a negative one [1]_.
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels 0 or 1, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
-        Noise of Y. The estimate, from pairs of rows weighted by debiased labels, is consistent. Labels whose corrected
-        number of positive or negative rows is within two standard errors of 0 are excluded ("approximate").
+        Noise of Y. The estimate is consistent. Labels whose corrected number of positive or negative rows is within two
+        standard errors of 0 are excluded ("approximate").
 
     Returns
     -------
@@ -188,16 +183,13 @@ def mean_average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -
     .. math:: \frac{1}{|L|} \sum_{j \in L} \frac{1}{|P_j|} \sum_{i \in P_j}
               \frac{|\{m \in P_j : f_{mj} \geq f_{ij}\}|}{|\{m : f_{mj} \geq f_{ij}\}|}
 
-    Here :math:`P_j` are the rows with label j, and :math:`L` are the labels with at least one; others are excluded. The
-    value is NaN if L is empty. This is the mean of ``average_precision_score`` of scikit-learn over these labels [1]_;
-    :func:`average_precision` ranks the labels of a row instead.
+    Here :math:`P_j` are the rows with label j, and :math:`L` are the labels with at least one. The value is NaN if L is
+    empty. This is the mean of ``average_precision_score`` of scikit-learn over L [1]_.
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels 0 or 1, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
         Noise of Y. The estimate is consistent. Labels whose corrected number of positive rows is within two standard
         errors of 0 are excluded ("approximate").

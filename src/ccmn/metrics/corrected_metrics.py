@@ -5,9 +5,8 @@ takes p of shape (n, q), scores or predictions of shape (..., n, q) and row weig
 float64. All are differentiable in p and in the weights; standard errors are computed from these derivatives. Ratios of
 unbiased sums are consistent.
 
-The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. The
-flips of a row are then dependent, so products of debiased labels are biased. Since products of two different true
-labels are 0, the metrics can be written as linear functions of the labels, which are unbiased.
+The functions ``single_label_*`` are for rows with exactly one true label, under noise with a transition matrix. Flips
+of a row are then dependent, but the metrics are linear functions of the labels.
 """
 
 from __future__ import annotations
@@ -133,8 +132,7 @@ def mean_average_precision(p: Tensor, scores: Tensor, weights: Tensor | None = N
 
     .. math:: \frac{\sum_i \frac{p_i}{r_i} \Big( 1 + \sum_{m \ne i,\, f_m \ge f_i} p_m \Big)}{\sum_i p_i}
 
-    Here :math:`r_i` is the number of rows with the score of row i or a higher one. For 0/1 labels this is the average
-    over positive rows of the precision at their score, because :math:`p_i^2 = p_i`. Flips of different rows are
+    Here :math:`r_i` is the number of rows with the score of row i or a higher one. Flips of different rows are
     independent, so that the numerator, which contains no label twice in a term, is unbiased.
     """
     return _mean_over_labels(*average_precision_sums(p, scores, weights), have_positives(p, weights))
@@ -164,8 +162,7 @@ def average_precision_sums(p: Tensor, scores: Tensor, weights: Tensor | None = N
 def have_positives(p: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return for each label (q,) whether the number of its positive rows exceeds 0 by two standard errors.
 
-    The ratio of sums is unstable for other labels. The standard error follows from E[p^2 - p], the variance that noise
-    adds to p. It is 0 for true labels, for which one positive row is sufficient.
+    The standard error follows from E[p^2 - p], the variance that noise adds to p, which is 0 for true labels.
     """
     p, entry_weights = _fill_unobserved(p.detach(), weights)
     margin = 2 * (entry_weights.square() * (p.square() - p)).sum(-2).clamp_min(0).sqrt()

@@ -42,10 +42,8 @@ def ranking_loss(Y: Labels, scores: Any, ties: Ties = "full", noise: Noise | Non
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels 0 or 1, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     ties : {"full", "half"}, default="full"
         Weight of a tied pair: c = 1 as in scikit-learn, or c = 1/2 as in Eq. (2) of [1]_.
     noise : noise model, NoiseRates or None, default=None
@@ -103,10 +101,8 @@ def average_precision(Y: Labels, scores: Any, noise: Noise | None = None) -> flo
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels 0 or 1, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
         Noise of Y. The estimate is unbiased if noise rates and q are small enough for n (see the user guide on
         metrics), otherwise approximate. Rows with NaN are excluded.
@@ -149,10 +145,8 @@ def coverage(Y: Labels, scores: Any, normalized: bool = False, noise: Noise | No
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels 0 or 1, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     normalized : bool, default=False
         Whether to average :math:`\max(c_i - 1, 0) / q` instead of :math:`c_i`, as in [2]_.
     noise : noise model, NoiseRates or None, default=None
@@ -205,10 +199,8 @@ def one_error(Y: Labels, scores: Any, noise: Noise | None = None) -> float:
 
     Parameters
     ----------
-    Y : array, tensor, DataFrame, sparse matrix or nested lists of shape (n, q)
-        True labels :math:`y` in {0, 1}. With ``noise``, noisy labels; NaN where not observed.
-    scores : array, tensor, DataFrame or nested lists of shape (n, q)
-        Real-valued scores :math:`f`.
+    Y, scores : array, tensor, DataFrame, nested lists or, for Y, sparse matrix of shape (n, q)
+        True labels :math:`y`, with ``noise`` noisy ones (NaN if not observed), and real-valued scores :math:`f`.
     noise : noise model, NoiseRates or None, default=None
         Noise of Y. The estimate is unbiased. Rows with NaN are excluded.
 

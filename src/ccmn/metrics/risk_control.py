@@ -55,8 +55,8 @@ class RiskControl:
     Parameters
     ----------
     threshold : float or array of shape (q,)
-        A label is predicted if its score is at least the threshold. Without a guarantee, it is the safest one: -inf for
-        recall, inf for precision, and the threshold with the smallest estimated loss for hamming.
+        Smallest score of a predicted label. Without a guarantee, it is the safest threshold: -inf for recall, inf for
+        precision, and the one with the smallest estimated loss for hamming.
     bound : float or array of shape (q,)
         Confidence bound of the metric at ``threshold``, as if it had been fixed in advance; for the selected threshold,
         the guarantee is ``target``. NaN if ``threshold`` is infinite.
@@ -404,8 +404,8 @@ def _trusted_means(data: _Data, metric: str, target: float, thresholds: FloatArr
 
     .. math:: \bar g_m + \lambda (\bar f_n - \bar f_m)
 
-    Here g is computed from true labels, f from debiased labels, m are the trusted rows and n the other rows. The weight
-    :math:`\lambda` minimizes the variance of the constraint at each threshold.
+    Here g is computed from true labels, f from debiased labels, m are the trusted rows and n the others; the weight
+    :math:`\lambda` minimizes the variance of the constraint.
     """
     truth, noise = np.asarray(data.trusted), data.noise
     clean = ClassConditionalNoise(0.0, 0.0, n_labels=noise.n_labels)

@@ -4,8 +4,7 @@ r"""Metrics of the k highest-ranked labels: precision, recall, nDCG and propensi
 comes first. In a sparse score matrix only stored entries are scores; a row with fewer than k of them has fewer labels
 in :math:`T_i`, and the empty positions count as misses. Rows without true labels count 0, as in pyxclib.
 
-Labels and scores are read in blocks of rows. Each row is reduced to its top k labels and its positive labels, so memory
-grows with n k and with the number of positive labels, but not with n q.
+Blocks of rows are reduced to their top k labels and their positive labels, so that memory does not grow with n q.
 """
 
 from __future__ import annotations
@@ -254,7 +253,7 @@ def _best_gain(top: TopLabels, value: Tensor) -> Tensor:
 
 
 def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> TopLabels:
-    """Check the arguments and return the top k labels and the positive labels of all rows, read in blocks of rows."""
+    """Check the arguments and return the top k labels and the positive labels of all rows."""
     k = check_count(k, "k")
     check_same_labels(("Y", label_names_of(Y)), ("scores", label_names_of(scores)))
     labels, real = _as_matrix(Y, "Y"), _as_matrix(scores, "scores")
