@@ -9,7 +9,6 @@ import pytest
 import sklearn.metrics
 
 from ccmn.metrics import hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
-from ccmn.noise import ClassConditionalNoise, MissingNoise
 from metrics.strategies import random_case
 
 
@@ -38,16 +37,3 @@ def test_nan_without_the_rows_that_a_label_needs():
     with pytest.warns(UserWarning, match="mean_average_precision .*: no label has enough positive rows") as issued:
         assert math.isnan(mean_average_precision([[0, 0]], [[0.1, 0.2]]))
     assert issued[0].filename == __file__
-
-
-def test_average_precision_excludes_labels_without_clear_positives():
-    Y, scores = random_case(500, 3)
-    Y[:, 2] = 0
-    Y[0, 2] = 1
-    noise = ClassConditionalNoise(0.1, 0.2, n_labels=3)
-    found = mean_average_precision(Y, scores, noise=noise)
-    first = ClassConditionalNoise(0.1, 0.2, n_labels=2)
-    assert found.status == "approximate"
-    assert found == pytest.approx(mean_average_precision(Y[:, :2], scores[:, :2], noise=first))
-    only_missing = mean_average_precision(Y, scores, noise=MissingNoise(0.5, n_labels=3))
-    assert only_missing.status == "approximate"  # one positive row is within two standard errors of 0

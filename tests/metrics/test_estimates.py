@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ccmn.metrics import METRICS, Estimate, hamming_loss, macro_auc, macro_f1, micro_f1
+from ccmn.metrics import METRICS, Estimate, hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
 from metrics import reference
 from metrics.strategies import Estimated, central_difference, labels_and_predictions, labels_and_scores, make_task
@@ -236,15 +236,18 @@ class TestEdgeCases:
         assert (macro_f1(nothing, h, noise=noise), macro_f1(nothing, h, noise=noise).status) == (0.0, "approximate")
         assert np.isnan(macro_auc(nothing, np.random.default_rng(0).normal(size=(30, 2)), noise=noise).value)
 
-    def test_auc_excludes_labels_without_clear_positives(self):
+    @pytest.mark.parametrize("metric", [macro_auc, mean_average_precision])
+    def test_labels_without_clear_positives_are_excluded(self, metric):
         Y, scores = make_task(500, 3)
         noise = ClassConditionalNoise([0.1, 0.1, 0.3], [0.1, 0.1, 0.45])
         Z = noise.corrupt(Y, random_state=0)
         Z[:, 2] = np.random.default_rng(0).random(500) < 0.45  # no true label
         part = ClassConditionalNoise(noise.rho_pos[:2], noise.rho_neg[:2])
-        found, expected = macro_auc(Z, scores, noise=noise), macro_auc(Z[:, :2], scores[:, :2], noise=part)
+        found, expected = metric(Z, scores, noise=noise), metric(Z[:, :2], scores[:, :2], noise=part)
         assert (found.value, found.se) == pytest.approx((expected.value, expected.se), abs=1e-12)
         assert (found.status, expected.status) == ("approximate", "consistent")
+        Z[:, 2] = np.arange(500) == 0  # one positive row is within two standard errors of 0
+        assert metric(Z, scores, noise=MissingNoise(0.5, n_labels=3)).status == "approximate"
 
     @every_metric
     def test_errors(self, metric):
