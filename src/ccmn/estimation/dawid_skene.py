@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from ccmn._validation import FloatArray
 from ccmn.estimation.evidence import Evidence
 from ccmn.estimation.noise_rates import MIN_SIGNAL, NoiseRates, flag_labels, implied_prevalence
-from ccmn.estimation.trusted import UNKNOWN_RATE, Rate, jeffreys_rate
+from ccmn.estimation.posterior import UNKNOWN_RATE, Rate, jeffreys_rate
 from ccmn.noise.class_conditional import limit_rate_sums
 from ccmn.vote_table import VoteTable
 

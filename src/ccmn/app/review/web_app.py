@@ -22,7 +22,7 @@ from ccmn.app.review.decisions import ANSWERS, BULK_POSITION, QueueItem, Stream
 from ccmn.app.review.retraining import EXPORTED_FILES, MIN_ROWS_FOR_COMPARISON, Retraining, export_answers
 from ccmn.app.review.security import TEMPLATES, error_response
 from ccmn.app.review.session import ReviewSession
-from ccmn.estimation.trusted import jeffreys_rate
+from ccmn.estimation.posterior import jeffreys_rate
 
 Form = dict[str, str]
 
