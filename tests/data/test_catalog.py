@@ -130,15 +130,6 @@ def test_unknown_names(name, message):
         load_dataset(name)
 
 
-def test_dataset_in_the_data_folder_is_not_downloaded(tmp_path, offline):
-    with pytest.raises(FileNotFoundError, match=r"(?s)music_style\.npz was not found.*PMFS-FLC.*music_style\.mat"):
-        load_dataset("music_style", data_dir=tmp_path)
-    np.savez(tmp_path / "music_style.npz", X=np.ones((3, 2), np.float32), Y=np.eye(3, dtype=np.uint8))
-    data = load_dataset("music_style", data_dir=tmp_path)
-    assert (data.n, data.d, data.q, data.name) == (3, 2, 3, "music_style")
-    assert dataset_location("music_style", data_dir=tmp_path) == "folder"
-
-
 @pytest.fixture
 def music(served, offline, monkeypatch):
     """Serve a small MAT file as music_emotion; return a function that sets its size in the catalog."""
@@ -213,15 +204,6 @@ def test_characteristics_of_real_data(real_data, name):
     assert (found.rows_without_features, found.duplicate_rows) == (empty, duplicates)
     assert (found.positives_min, found.positives_median, found.positives_max) == positives
     assert found.domain == DATASETS[name].domain
-
-
-@pytest.mark.parametrize("name", ["music_emotion", "music_style", "mirflickr"])
-def test_characteristics_of_labels_only(real_data, name):
-    found = describe(load_dataset(real_data / f"{name}_labels.npz"))
-    assert (found.n, found.q) == (DATASETS[name].paper.n, DATASETS[name].paper.q)
-    assert found.d == found.duplicate_rows == found.rows_without_features == 0
-    assert int(found.cardinality * 100) / 100 == DATASETS[name].paper.cardinality  # truncated, as in the paper
-    assert found.candidate_size > found.cardinality
 
 
 def test_sparse_and_dense_agree():

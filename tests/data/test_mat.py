@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ccmn.data import load_dataset, read_file
+from ccmn.data import read_file
 from ccmn.data.mat import read_variables
 
 DTYPES = ["u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
@@ -81,12 +81,3 @@ def test_version_4_is_rejected(tmp_path):
     scipy.io.savemat(path, {"data": np.ones((3, 2)), "target": np.eye(2, 3)}, format="4")
     with pytest.raises(ValueError, match=r"old\.mat is a MAT file of version 4; .*-v7"):
         read_file(path)
-
-
-@pytest.mark.parametrize("name", ["yeast", "enron"])
-def test_real_files_equal_the_npz(real_data, original, same, name):
-    same(read_file(original / f"{name}.mat"), load_dataset(name, data_dir=real_data))
-
-
-def test_mirflickr_with_candidates(real_data, original, same):
-    same(read_file(original / "mirflickr_5000.mat"), load_dataset("mirflickr", data_dir=real_data))
