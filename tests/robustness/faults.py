@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ccmn.data import MultiLabelData, write_file
 from robustness.campaign import Campaign, Printed, check_printed, command, expect
 from robustness.malformed import results_store
 from robustness.processes import task
@@ -137,8 +138,6 @@ def _succeed(line: str, folder: Path) -> None:
 @cache
 def large_file() -> bytes:
     """Return data whose copies and products take tens of megabytes."""
-    from ccmn.data import MultiLabelData, write_file
-
     X = np.random.default_rng(0).normal(size=(4000, 500)).astype(np.float32)
     with tempfile.TemporaryDirectory() as place:
         write_file(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), Path(place) / "large.npz")

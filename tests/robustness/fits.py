@@ -15,7 +15,11 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import torch
+from sklearn.linear_model import LogisticRegression
 
+import ccmn
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, metrics
+from ccmn.paper.baselines import BASELINES
 from robustness.campaign import Campaign, expect
 
 QUICK: dict[str, Any] = {"epochs": 5, "lr": 0.05, "random_state": 0}
@@ -23,11 +27,6 @@ QUICK: dict[str, Any] = {"epochs": 5, "lr": 0.05, "random_state": 0}
 
 def estimators(noise: Any) -> dict[str, Callable[[], Any]]:
     """Return all estimators of the package; competing methods take no noise."""
-    from sklearn.linear_model import LogisticRegression
-
-    from ccmn import CCMNClassifier, CorrectedClassifier
-    from ccmn.paper.baselines import BASELINES
-
     return {
         "default": lambda: CorrectedClassifier(noise=noise, random_state=0),
         "corrected": lambda: CorrectedClassifier(LogisticRegression(), noise=noise, random_state=0),
@@ -42,8 +41,6 @@ def estimators(noise: Any) -> dict[str, Callable[[], Any]]:
 
 def noisy_task(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, Any]:
     """Return features, labels with exactly the noise that is declared, and this noise."""
-    from ccmn import ClassConditionalNoise
-
     n = int(np.exp(rng.uniform(np.log(2), np.log(1000))))
     d, q = rng.integers(1, 10), rng.integers(1, 7)
     X = rng.normal(size=(n, d)) * rng.choice([1, 1, 1, 1e-3, 1e3])
@@ -111,9 +108,6 @@ def extreme_labels(rng: np.random.Generator, n: int, q: int) -> np.ndarray:
 
 def extreme(rng: np.random.Generator, folder: Path) -> str:
     """Fit, estimate, audit, infer or evaluate with extreme numbers; a warning may say why a result is not finite."""
-    import ccmn
-    from ccmn import metrics
-
     q, n = 4, 60
     X, Y = extreme_features(rng, n), extreme_labels(rng, n, q)
     high = float(rng.choice([0.0, 0.45, 0.9, 0.999]))

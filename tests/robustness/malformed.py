@@ -28,7 +28,17 @@ import pyarrow.parquet as pq
 import scipy.io
 import scipy.sparse
 
+from ccmn import CCMNClassifier, CorrectedClassifier, load_model
+from ccmn._files import checksum, prefix_errors
+from ccmn._pictures import encode_png
+from ccmn.app.review.decisions import DecisionStore, QueueItem
 from ccmn.data import MultiLabelData, ShardedData, read_file
+from ccmn.data.trusted_files import read_trusted
+from ccmn.data.vote_files import read_votes
+from ccmn.noise import ClassConditionalNoise, GroupedNoise, TransitionNoise
+from ccmn.paper.result_store import Cell, Result, ResultStore, read_cells
+from ccmn.paper.summary import summarize
+from ccmn.training import checkpoint
 from data.samples import SAVE
 from robustness.campaign import Campaign, Failure, command, expect
 
@@ -160,8 +170,6 @@ def _embedded() -> bytes:
 
 
 def _noise(kind: str) -> dict[str, Any]:
-    from ccmn.noise import ClassConditionalNoise, GroupedNoise, TransitionNoise
-
     if kind == "transition":
         return TransitionNoise([[0.9, 0.1], [0.2, 0.8]]).to_dict()
     members = [ClassConditionalNoise([0.1 * k, 0.2], [0.05, 0.1], label_names=LABELS) for k in range(3)]
@@ -180,9 +188,6 @@ def _rates() -> bytes:
 @cache
 def _model(kind: str) -> bytes:
     """Return a saved model of one of the classes, with noise that depends on groups, or with a table's columns."""
-    from ccmn import CCMNClassifier, CorrectedClassifier
-    from ccmn.noise import GroupedNoise
-
     options: dict[str, Any] = {"epochs": 2, "lr": 0.1, "random_state": 0}
     X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     Y = pd.DataFrame((X[:, :2] > 0).astype(int), columns=LABELS)
@@ -206,8 +211,6 @@ def _model(kind: str) -> bytes:
 
 def _fit_with_checkpoint(path: Path, stop: bool = False) -> np.ndarray:
     """Fit six epochs with a checkpoint; ``stop`` ends the training after the first ones and keeps the file."""
-    from ccmn import CCMNClassifier
-    from ccmn.training import checkpoint
 
     def save_and_stop(self: Any, *arguments: Any) -> None:
         save(self, *arguments)
@@ -226,16 +229,12 @@ def _fit_with_checkpoint(path: Path, stop: bool = False) -> np.ndarray:
 
 
 def results_of(repeats: Any) -> list[Any]:
-    from ccmn.paper.result_store import Cell, Result
-
     cells = [Cell("table1", "literal", "yeast", "ridge", repeat, 100) for repeat in repeats]
     return [Result(cell, {"values": {"clean": {"hamming_loss": cell.repeat / 1000}}}) for cell in cells]
 
 
 @cache
 def results_store() -> bytes:
-    from ccmn.paper.result_store import ResultStore
-
     def store(folder: Path) -> None:
         with ResultStore(folder / "results.db") as opened:
             opened.append(results_of(range(5)))
@@ -245,8 +244,6 @@ def results_store() -> bytes:
 
 
 def _decisions() -> bytes:
-    from ccmn.app.review.decisions import DecisionStore, QueueItem
-
     def store(folder: Path) -> None:
         with DecisionStore(folder / "decisions.db", {"rows": 12}) as opened:
             for position in range(4):
@@ -284,8 +281,6 @@ def _answers() -> bytes:
 
 
 def _photo() -> bytes:
-    from ccmn._pictures import encode_png
-
     return encode_png(np.arange(8 * 8 * 3, dtype=np.uint8).reshape(8, 8, 3))
 
 
@@ -317,8 +312,6 @@ def _read_shards(path: Path) -> None:
 
 
 def _read_model(path: Path) -> None:
-    from ccmn import load_model
-
     rows = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
     with np.errstate(all="ignore"):
         loaded = load_model(path)
@@ -336,16 +329,11 @@ def _predict(path: Path) -> None:
 
 
 def _read_groups(path: Path) -> None:
-    from ccmn._files import prefix_errors
-    from ccmn.noise import GroupedNoise
-
     with prefix_errors(path):
         GroupedNoise.from_dict(json.loads(path.read_text("utf-8")))
 
 
 def _read_decisions(path: Path) -> None:
-    from ccmn.app.review.decisions import DecisionStore
-
     with DecisionStore(path, {"rows": 12}) as store:
         item = store.item(1)
         store.answers(), store.sampled_answers(), store.agreement(), store.progress(), store.can_undo()
@@ -355,18 +343,12 @@ def _read_decisions(path: Path) -> None:
 
 
 def _read_cells(path: Path) -> None:
-    from ccmn._files import prefix_errors
-    from ccmn.paper.result_store import read_cells
-    from ccmn.paper.summary import summarize
-
     results = read_cells(path)
     with prefix_errors(path):
         summarize(results)
 
 
 def _read_votes(path: Path) -> Any:
-    from ccmn.data.vote_files import read_votes
-
     found = read_votes(path, ["row", "annotator", "label", "value"])[0]
     names = (found.row_ids, found.row), (found.annotator_names, found.annotator), (found.label_names, found.label)
     return (_as_bytes(zip(*([str(ids[i]) for i in index] for ids, index in names), (0.0 + found.value).tolist())),)
@@ -378,8 +360,6 @@ def _as_bytes(votes: Any) -> np.ndarray:
 
 
 def _read_trusted(path: Path) -> None:
-    from ccmn.data.trusted_files import read_trusted
-
     data = MultiLabelData(*table(), label_names=LABELS, ids=[f"r{i}" for i in range(12)])
     rows, labels, random = read_trusted(path, data)
     expect(labels.shape == (len(rows), 2) and random.dtype == bool, "misread", "verified rows")
@@ -516,8 +496,6 @@ def unpack_zip(content: bytes) -> dict[str, bytes]:
 
 
 def pack_zip(parts: dict[str, bytes]) -> bytes:
-    from ccmn._files import checksum
-
     if "checksums.json" in parts:
         sums = {name: checksum(data) for name, data in parts.items() if name != "checksums.json"}
         parts = {**parts, "checksums.json": json.dumps(sums).encode()}

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from app.review.example import make_session
+from ccmn import CCMNClassifier, load_model
+from ccmn.app.review import serve
+from ccmn.app.review.decisions import DecisionStore, QueueItem
+from ccmn.data import MultiLabelData, read_file, write_file
+from ccmn.paper.result_store import ResultStore
 from robustness.campaign import INTERRUPTED, Campaign, check_printed, command, expect
 from robustness.malformed import results_of
 
@@ -109,16 +116,12 @@ def check_integrity(path: Path) -> None:
 @cache
 def models() -> tuple[Any, Any, np.ndarray, list[np.ndarray]]:
     """Return two models with different weights, rows, and the scores of both models."""
-    from ccmn import CCMNClassifier
-
     X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     both = [CCMNClassifier(None, lr=lr, epochs=2, random_state=0).fit(X, X > 0) for lr in (0.1, 0.5)]
     return *both, X, [clf.decision_function(X) for clf in both]
 
 
 def save_model(run: Run) -> str:
-    from ccmn import load_model
-
     first, second, X, scores = models()
     path = run.folder / "model.ccmn"
     first.save(path)
@@ -137,8 +140,6 @@ def save_model(run: Run) -> str:
 
 
 def write_files(run: Run) -> str:
-    from ccmn.data import MultiLabelData, read_file, write_file
-
     X = np.arange(300, dtype=np.float32).reshape(100, 3)
     names = ["data.csv", "data.json", "data.jsonl", "data.npz"]
 
@@ -170,8 +171,6 @@ def write_files(run: Run) -> str:
 
 
 def append_results(run: Run) -> str:
-    from ccmn.paper.result_store import ResultStore
-
     path = run.folder / "results.db"
 
     def work(report: Report) -> None:
@@ -192,8 +191,6 @@ def append_results(run: Run) -> str:
 
 
 def record_answers(run: Run) -> str:
-    from ccmn.app.review.decisions import DecisionStore, QueueItem
-
     path, facts = run.folder / "decisions.db", {"rows": 10_000}
 
     def work(report: Report) -> None:
@@ -222,9 +219,6 @@ def record_answers(run: Run) -> str:
 
 def review(run: Run) -> str:
     """Answer rows of a review until its server ends; a second server of the same review may run."""
-    from app.review.example import make_session
-    from ccmn.app.review import serve
-    from ccmn.app.review.decisions import DecisionStore
 
     def work(report: Report) -> None:
         serve(make_session(run.folder), None, report)
@@ -275,8 +269,6 @@ def ask(host: str, method: str, path: str, body: str | None = None, cookie: str 
 
 
 def _fit(folder: Path) -> np.ndarray:
-    from ccmn import CCMNClassifier
-
     X = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
     clf = CCMNClassifier(None, epochs=300, lr=0.05, batch_size=20, random_state=0)
     clf.fit(X, X[:, :2] > 0.3, checkpoint=folder / "state")
@@ -455,10 +447,6 @@ def _run_workers(folder: Path, arguments: list[str], worker: str, wait: float | 
 
 def prepare() -> None:
     """Compute what uninterrupted activities give."""
-    import torch
-
-    from app.review.example import make_session
-
     torch.set_num_threads(1)
     models(), fitted(), reproduced()
     [complete(line) for line in COMMANDS]

@@ -14,7 +14,16 @@ from robustness import faults, fits, malformed, processes
 from robustness.campaign import Campaign, Failure, command, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-SMALL = {"malformed": 60, "kills": 6, "interrupts": 6, "faults": 4, "memory": 1, "terminals": 4, "fits": 20}
+SMALL = {
+    "malformed": 60,
+    "kills": 6,
+    "interrupts": 6,
+    "faults": 4,
+    "memory": 1,
+    "terminals": 4,
+    "fits": 20,
+    "workers": 2,
+}
 CAMPAIGNS = {
     campaign.name: campaign for module in (malformed, processes, faults, fits) for campaign in module.CAMPAIGNS
 }
