@@ -123,6 +123,7 @@ def test_unknown_names(tmp_path):
 
 def test_configuration_has_not_changed():
     """The keys of stored results are hashes of this text."""
+    assert "refit" not in small().columns[0].configuration
     column = prepare(["journal1"], small=True, random_state=3).columns[0]
     stored = json.loads(column.configuration)
     assert len(stored.pop("data")) == 16
