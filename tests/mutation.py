@@ -52,6 +52,9 @@ EQUIVALENT = {
     "scores[..., -1:]).detach() / 4": "the sum depends only on differences of scores",
     "value[j][possible] = 1": "only differences of the log-likelihood of a label count",
     "prevalence = (ones.sum(1) * size.sum(1)": "another start of the Newton steps, which end at the same maximum",
+    "MAX_PAIRS_WITHOUT_TILES = 2": "selects between two algorithms with the same result",
+    "rows * q / (q - _MIN_ORDER)": "selects between two algorithms with the same result",
+    '"cpu": 200000': "selects between two algorithms with the same result",
     "rng.random(labels.shape) <=": "a random number equals a rate with probability 2^-53",
     "pad(discounts.cumsum(0), (1, 1))": "no row counts more than k labels, so that the last entry is not read",
 }

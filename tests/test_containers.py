@@ -63,23 +63,18 @@ def cross_fit(inputs, labels=None, make_model=make_linear):
 
 
 ENTRY_POINTS = {
-    "corrupt": lambda: NOISE.corrupt(LABELS, random_state=0),
-    "debias": lambda: NOISE.debias(LABELS),
-    "estimate_noise, features": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
+    "estimate_noise": lambda: ccmn.estimate_noise(FEATURES, LABELS, trusted=TRUSTED),
     "diagnose_noise": lambda: ccmn.diagnose_noise(Y_noisy=LABELS, pred_proba=PROBABILITIES),
     "cross_fit_proba": lambda: cross_fit(TensorDataset(FEATURES, LABELS)),
     "find_label_issues": lambda: find_label_issues(LABELS, PROBABILITIES, NOISE, trusted=TRUSTED),
     "audit_labels": lambda: ccmn.audit.audit_labels(FEATURES, LABELS, NOISE),
     "infer_labels": lambda: ccmn.infer_labels(VOTES),
     "control_risk": lambda: ccmn.control_risk(LABELS, PROBABILITIES, NOISE, "recall", 0.5),
-    "classifier, trusted": lambda: CCMNClassifier(NOISE, random_state=0).fit(FEATURES, LABELS, trusted=TRUSTED),
-    "classifier, validation": lambda: CCMNClassifier(NOISE, random_state=0).fit(
-        FEATURES, LABELS, torch.ones(len(X)).bfloat16(), validation=(FEATURES, LABELS)
+    "classifier": lambda: CCMNClassifier(NOISE, random_state=0).fit(
+        FEATURES, LABELS, torch.ones(len(X)).bfloat16(), trusted=TRUSTED, validation=(FEATURES, LABELS)
     ),
     "classifier, images": lambda: CCMNClassifier(NOISE, model=make_flat, **SHORT).fit(FEATURES[:, None], LABELS),
-    "CorrectedClassifier": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(
-        FEATURES, LABELS
-    ),
+    "corrected": lambda: CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(FEATURES, LABELS),
     **{
         f"loss {name}": lambda loss=loss: loss(noise=NOISE)(torch.zeros(len(X), loss().n_outputs(3)).bfloat16(), LABELS)
         for name, loss in LOSSES.items()
@@ -91,7 +86,7 @@ ENTRY_POINTS = {
         for name, metric in METRICS.items()
     },
 }
-"""Calls of every function that takes features, labels, probabilities or votes, with bfloat16 tensors."""
+"""Calls of functions that take features, labels, probabilities or votes, with bfloat16 tensors."""
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)

@@ -23,7 +23,7 @@ from ccmn.losses._fast.chebyshev import (
     expansion_for_width,
     expansion_table,
 )
-from ccmn.losses._fast.pair_sum import blocked_pair_sum, double_sum, fast_pair_sums, hinge_pair_sum
+from ccmn.losses._fast.pair_sum import blocked_pair_sum, double_sum, hinge_pair_sum
 from ccmn.losses.ranking import pair_sum
 from helpers import slope_of
 from reference import PHI
@@ -110,17 +110,6 @@ def test_float64_equals_plain_loops(surrogate, q):
         assert algorithm(f[None], p[None], n[None]).value.item() == pytest.approx(
             expected, rel=1e-12, abs=1e-12 * scale
         )
-
-
-@pytest.mark.parametrize("surrogate", [SURROGATES["sigmoid"], SURROGATES["logistic"]], ids=["sigmoid", "logistic"])
-def test_only_needed_derivatives_are_computed(surrogate):
-    f, p, n = torch.randn(3, 4, 200)
-    everything = fast_pair_sums(f, p, n, surrogate, ALL_DERIVATIVES)
-    for needs in (Needs(False, False), Needs(True, False), Needs(False, True)):
-        sums = fast_pair_sums(f, p, n, surrogate, needs)
-        torch.testing.assert_close(sums.value, everything.value)
-        assert (sums.by_scores is not None) == needs.by_scores
-        assert (sums.by_pos is not None) == (sums.by_neg is not None) == needs.by_weights
 
 
 @BY_NAME
