@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,21 +35,14 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _sparse: bool = False
     """Whether predictions are CSR matrices, because the labels were sparse in ``fit``."""
 
-    @abstractmethod
-    def _scores(self, X: Any, labels: slice | None = None) -> FloatArray:
-        """Return the scores (n, q) of all labels, or only those of some labels."""
-
-    @abstractmethod
-    def _probabilities(self, X: Any) -> FloatArray:
-        """Return the probabilities (n, q) of the true labels."""
-
-    @abstractmethod
-    def _module(self) -> torch.nn.Module:
-        """Return the torch module of ``to_torch``."""
-
-    @abstractmethod
-    def _description(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the description and the arrays that ``save`` writes."""
+    _scores: Callable[..., FloatArray]
+    """Scores (n, q) of features and, optionally, a slice of the labels."""
+    _probabilities: Callable[[Any], FloatArray]
+    """Probabilities (n, q) of the true labels."""
+    _module: Callable[[], torch.nn.Module]
+    """Torch module of ``to_torch``."""
+    _description: Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
+    """Description and arrays that ``save`` writes."""
 
     def _tiles(self) -> list[slice]:
         """Return slices of the labels whose scores are computed together."""
@@ -229,11 +221,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def predicted_labels(scores: Scores, X: Any, tiles: list[slice]) -> Any:
     """Return the labels with a score of at least 0 as a CSR matrix (n, q) of int64."""
-    rows, columns = [], []
-    for labels, part, f in _tile_scores(scores, X, tiles):
-        row, column = np.nonzero(f >= 0)
-        rows.append(row + part.start)
-        columns.append(column + labels.start)
+    parts = [(np.nonzero(f >= 0), part.start, labels.start) for labels, part, f in _tile_scores(scores, X, tiles)]
+    rows, columns = zip(*((row + start, column + first) for (row, column), start, first in parts))
     at = np.concatenate(rows), np.concatenate(columns)
     ones = np.ones(at[0].size, dtype=np.int64)
     return scipy.sparse.coo_matrix((ones, at), shape=(X.shape[0], tiles[-1].stop)).tocsr()

@@ -125,16 +125,19 @@ def read_description(cls: type[Estimator], d: dict[str, Any]) -> Estimator:
     noise: Any = NoiseModel.from_dict(d["noise"])
     clf.noise_ = noise
     q, count, classes = noise.n_labels, d["n_features"], d["classes"]
-    require(d, "n_features", type(count) is int and count >= 1, "an integer of at least 1")
-    valid = isinstance(classes, list) and all(isinstance(c, (str, int, float)) for c in classes)
-    valid = valid and len(classes) == q and len(set(classes)) == q
-    require(d, "classes", valid, f"a list of {q} distinct names or numbers")
+    distinct = isinstance(classes, list) and all(isinstance(c, (str, int, float)) for c in classes)
+    distinct = distinct and len(classes) == q == len(set(classes))
+    checks = {
+        "n_features": (type(count) is int and count >= 1, "an integer of at least 1"),
+        "classes": (distinct, f"a list of {q} distinct names or numbers"),
+        "sparse": (isinstance(d["sparse"], bool), "true or false"),
+        "extra": (isinstance(d["extra"], dict), "an object"),
+    }
     for field, total in (("label_names", q), ("feature_names", count)):
         names = d[field]
         valid = isinstance(names, list) and len(names) == total and all(isinstance(name, str) for name in names)
-        require(d, field, names is None or valid, f"a list of {total} names, or null")
-    require(d, "sparse", isinstance(d["sparse"], bool), "true or false")
-    require(d, "extra", isinstance(d["extra"], dict), "an object")
+        checks[field] = names is None or valid, f"a list of {total} names, or null"
+    require(d, checks)
     clf.rates_ = clf.inferred_ = None
     clf.classes_, clf.extra_, clf._sparse, clf.n_features_in_ = np.array(classes), d["extra"], d["sparse"], count
     clf.label_names_ = tuple(d["label_names"]) if d["label_names"] else None
@@ -143,21 +146,16 @@ def read_description(cls: type[Estimator], d: dict[str, Any]) -> Estimator:
     return clf
 
 
-def require(d: dict[str, Any], field: str, valid: bool, expected: str) -> None:
-    """Raise a ValueError that names the field of a description unless it is valid."""
-    if not valid:
-        shown = f"{len(d[field])} entries" if isinstance(d[field], list) else repr(d[field])[:60]
-        raise ValueError(f"{field} must be {expected}; got {shown}")
+def require(d: dict[str, Any], checks: dict[str, tuple[bool, str]]) -> None:
+    """Raise a ValueError that names the first field of a description that is not valid, and what is expected."""
+    for field, (valid, expected) in checks.items():
+        if not valid:
+            shown = f"{len(d[field])} entries" if isinstance(d[field], list) else repr(d[field])[:60]
+            raise ValueError(f"{field} must be {expected}; got {shown}")
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def are_numbers(values: Any, total: int, low: float) -> bool:
-    """Return whether values are a list of finite numbers above ``low``."""
-    valid = isinstance(values, list) and len(values) == total
-    return valid and all(_is_number(value) and low < value < math.inf for value in values)
 
 
 def describe_network(clf: CCMNClassifier) -> dict[str, Any]:
@@ -178,17 +176,18 @@ def describe_network(clf: CCMNClassifier) -> dict[str, Any]:
 
 def read_network(clf: CCMNClassifier, d: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Set the attributes that :func:`describe_network` has described; raise an error if a field is invalid."""
-    require(d, "kind", d["kind"] in KINDS, f"one of {', '.join(KINDS)}")
-    links = (*LINKS.values(), "slope")
-    require(d, "link", d["link"] in links, f"one of {', '.join(links)}")
-    require(d, "slope", are_numbers([d["slope"]], 1, 0), "a positive number")
-    require(d, "has_dummy", isinstance(d["has_dummy"], bool), "true or false")
-    history = d["history"]
-    valid = isinstance(history, list) and all(
-        isinstance(row, dict) and all(map(_is_number, row.values())) for row in history
-    )
-    require(d, "history", valid, "a list of rows of numbers")
-    require(d, "selected", isinstance(d["selected"], dict), "an object")
+    links, history, slope = (*LINKS.values(), "slope"), d["history"], d["slope"]
+    rows = isinstance(history, list) and all(isinstance(row, dict) for row in history)
+    rows = rows and all(_is_number(value) for row in history for value in row.values())
+    checks = {
+        "kind": (d["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
+        "link": (d["link"] in links, f"one of {', '.join(links)}"),
+        "slope": (_is_number(slope) and 0 < slope < math.inf, "a positive number"),
+        "has_dummy": (isinstance(d["has_dummy"], bool), "true or false"),
+        "history": (rows, "a list of rows of numbers"),
+        "selected": (isinstance(d["selected"], dict), "an object"),
+    }
+    require(d, checks)
     clf._kind, clf._history, clf.selected_, clf.group_noise_ = d["kind"], history, d["selected"], None
     if (shape := d["input_shape"]) is not None:
         sizes = shape if isinstance(shape, list) and all(type(size) is int and size > 0 for size in shape) else []

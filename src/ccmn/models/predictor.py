@@ -187,30 +187,22 @@ class NetworkModule(torch.nn.Module):
         Whether the probabilities of a row sum to 1, because there is one class per row.
     """
 
-    weight: Tensor
-    bias: Tensor
-    second_weight: Tensor
-    second_bias: Tensor
-    slope: Tensor
-
     def __init__(self, network: FittedNetwork, *, normalize: bool) -> None:
         super().__init__()
-        self.normalize, self.network_kind, self.has_dummy = normalize, network.kind, network.has_dummy
-        self.link, self.module = network.link, network.check_module() if network.kind == "user" else None
-        for name, array in network.arrays.items() if network.kind != "user" else ():
-            self.register_buffer(name, torch.tensor(array))
-        self.register_buffer("slope", torch.tensor(network.slope, dtype=torch.float64))
+        self.normalize, self.has_dummy = normalize, network.has_dummy
+        self.link, self.slope = network.link, network.slope
+        if network.kind == "user":
+            self.module = network.check_module()
+            return
+        layers = [_layer(network.arrays["weight"], network.arrays["bias"])]
+        if network.kind == "mlp":
+            layers += [torch.nn.ReLU(), _layer(*network.last_layer)]
+        self.module = torch.nn.Sequential(*layers).to(next(layers[0].parameters()).dtype)
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the probabilities (n, q) of the true labels, or (n, n_classes)."""
-        if self.module is not None:
-            # Inputs with more than two dimensions are flat rows inside, as in ``CCMNClassifier``.
-            scores = self.module(X.flatten(1).to(next(self.module.parameters()).dtype))
-        else:
-            scores = X.to(self.weight.dtype) @ self.weight + self.bias
-            if self.network_kind == "mlp":
-                hidden = torch.relu(scores).to(self.second_weight.dtype)  # only the first layer includes the scaling
-                scores = hidden @ self.second_weight + self.second_bias
+        # Inputs with more than two dimensions are flat rows inside, as in ``CCMNClassifier``.
+        scores = self.module(X.flatten(1).to(next(self.module.parameters()).dtype))
         if self.has_dummy:
             scores = scores[:, 1:] - scores[:, :1]
         if self.link == "linear":
@@ -218,5 +210,11 @@ class NetworkModule(torch.nn.Module):
             low, high = (MAX_TAIL**2 / (2 * MAX_TAIL - part).clamp_min(tiny) for part in (p, 1 - p))
             p = torch.where(p < MAX_TAIL, low, torch.where(1 - p < MAX_TAIL, 1 - high, p))
         else:
-            p = torch.sigmoid(self.slope.to(scores.dtype) * scores)
+            p = torch.sigmoid(self.slope * scores)
         return p / p.sum(1, keepdim=True) if self.normalize else p
+
+
+def _layer(weight: NDArray[Any], bias: NDArray[Any]) -> torch.nn.Module:
+    layer = torch.nn.Linear(weight.shape[0], weight.shape[1], dtype=torch.from_numpy(weight).dtype)
+    layer.load_state_dict({"weight": torch.tensor(weight.T), "bias": torch.tensor(bias)})
+    return layer.requires_grad_(False)

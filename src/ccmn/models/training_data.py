@@ -27,6 +27,7 @@ from ccmn.models.targets import Targets, Trusted, encode_targets, read_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training.batches import DatasetRows, SparseLabels
+from ccmn.training.default_model import sparse_scale
 
 MAX_SAMPLE_WEIGHT = 1e100
 """Larger sample weights are rejected: products of two of them overflow."""
@@ -109,7 +110,7 @@ class Scaling:
         rows, share = X[::step], np.ones(X.shape[0]) if weights is None else weights
         share = share[::step] / max(share[::step].sum(), np.finfo(np.float64).tiny)
         if is_sparse(X):
-            return cls(None, _sparse_scale(rows, share))
+            return cls(None, sparse_scale(rows, share))
         rows = np.asarray(rows, dtype=np.float64)[share > 0]
         share = share[share > 0]
         largest = np.abs(rows).max(0, initial=0.0)
@@ -148,29 +149,10 @@ TAIL_QUANTILES = (0.005, 0.995)
 """The standard deviation of a column is computed without its tails: few extreme values would hide all others."""
 MIN_RELATIVE_STD = 1e-9
 """A column is constant if its standard deviation is a smaller share of its largest value."""
-MAX_SPARSE_RATIO = 10.0
-"""Sparse columns whose values are larger than the median column by more than this factor are scaled down."""
 
 
 def _weighted_std(rows: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(share @ np.square(rows - share @ rows)))
-
-
-def _sparse_scale(rows: Any, share: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scale of CSR columns: the mean norm of a row for all columns, more for columns of large values.
-
-    Columns of similar size keep their relation: the weight of a rare word is part of TF-IDF features.
-    """
-    d = rows.shape[1]
-    values, weights = np.abs(rows.data.astype(np.float64)), np.repeat(share, np.diff(rows.indptr))
-    unit = values.max() if values.size and values.max() > 0 else 1.0
-    counts = np.bincount(rows.indices, weights=weights, minlength=d)
-    squares = np.bincount(rows.indices, weights=weights * (values / unit) ** 2, minlength=d)
-    size = np.sqrt(squares / np.maximum(counts, np.finfo(np.float64).tiny))
-    median = np.median(size[size > 0]) if (size > 0).any() else 1.0
-    factor = np.maximum(size / (MAX_SPARSE_RATIO * median), 1.0)
-    norm = np.sqrt((squares / factor**2).sum())
-    return np.asarray(factor * unit * (norm if norm > 0 else 1.0))
 
 
 # -- Preparation

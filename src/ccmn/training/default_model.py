@@ -185,25 +185,15 @@ class NoisyLabelModel:
         return model
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the arrays for pickle and skops, without the out-of-fold predictions of the training rows."""
-        return {"arrays": self.arrays()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the fitted model."""
-        q, d = state["arrays"]["coef"].shape
-        self.__dict__.update(self.from_arrays(state["arrays"], d, q).__dict__)
+        """Return the fitted model for pickle and skops, without the predictions of the training rows."""
+        return {name: value for name, value in vars(self).items() if name not in ("out_of_fold_", "_first_fold")}
 
     # -- Features
 
     def _fit_scaling(self, X: Any) -> None:
         """Standardize dense columns; scale sparse rows to a mean squared norm of 1."""
         if is_sparse(X):
-            squares = np.bincount(X.indices, np.square(X.data, dtype=np.float64), X.shape[1])
-            size = np.sqrt(squares / np.maximum(np.bincount(X.indices, minlength=X.shape[1]), 1))
-            typical = float(np.median(size[size > 0])) if size.any() else 1.0
-            factor = np.maximum(size / (MAX_SPARSE_RATIO * typical), 1)
-            norm = np.sqrt((squares / factor**2).sum() / X.shape[0])
-            self.mean_, self.scale_ = np.zeros(1), factor * (norm or 1.0)
+            self.mean_, self.scale_ = np.zeros(1), sparse_scale(X)
             return
         self.mean_ = X.mean(0, dtype=np.float64)
         deviation = X.std(0, dtype=np.float64)
@@ -328,6 +318,21 @@ class _Logistic:
 def log_odds(p: FloatArray) -> FloatArray:
     """Return the log-odds of limited probabilities."""
     return np.asarray(logit(np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+
+
+def sparse_scale(X: Any, weight: FloatArray | None = None) -> FloatArray:
+    """Return the scale of CSR columns: the mean norm of a row for all columns, more for columns of large values.
+
+    Columns of similar size keep their relation: the weight of a rare word is part of TF-IDF features.
+    """
+    w = np.ones(X.shape[0]) if weight is None else weight
+    values, w_values = np.abs(X.data.astype(np.float64)), np.repeat(w, np.diff(X.indptr))
+    unit, tiny = values.max(initial=0.0) or 1.0, np.finfo(np.float64).tiny  # squares of large values would overflow
+    squares, counts = (np.bincount(X.indices, part, X.shape[1]) for part in (w_values * (values / unit) ** 2, w_values))
+    size = np.sqrt(squares / np.maximum(counts, tiny))
+    typical = np.median(size[size > 0]) if size.any() else 1.0
+    factor = np.maximum(size / (MAX_SPARSE_RATIO * typical), 1.0)
+    return np.asarray(factor * unit * (np.sqrt((squares / factor**2).sum() / max(w.sum(), tiny)) or 1.0))
 
 
 def stratified_folds(Y: FloatArray, k: int, rng: np.random.Generator) -> NDArray[np.intp]:
