@@ -34,8 +34,8 @@ from ccmn.estimation.posterior import (
     rate_posterior,
 )
 from ccmn.models.calibration import MAX_TAIL, f1_thresholds, linear_probability
-from ccmn.models.default_predictor import read_default
 from ccmn.models.label_classifier import LabelClassifier
+from ccmn.models.model_file import read_default
 from ccmn.models.persistence import describe, read_description
 from ccmn.models.training_data import (
     MAX_ESTIMATION_ENTRIES,

@@ -40,22 +40,9 @@ class FittedNetwork:
     The outputs of linear models and multilayer perceptrons are computed in float64 from the stored weights. They depend
     neither on how rows are batched nor on whether the model was saved and loaded.
 
-    Parameters
-    ----------
-    kind : {"linear", "mlp", "user"}
-        Kind of the network.
-    arrays : dict
-        Weights by name.
-    n_labels : int
-        Number of labels.
-    has_dummy : bool
-        Whether output 0 is the dummy label of Eq. (8) of the paper, from which scores are measured.
-    link : {"linear", "logistic", "slope"}
-        Relation of scores and probabilities.
-    slope : float, default=1
-        Slope of the link "slope".
-    module : torch.nn.Module, optional
-        Module of the user for the kind "user".
+    ``arrays`` are the weights by name. If ``has_dummy``, output 0 is the dummy label of Eq. (8) of the paper, from
+    which scores are measured. ``link`` is the relation of scores and probabilities, with a ``slope`` for the link
+    "slope". ``module`` is the module of the user for the kind "user".
     """
 
     kind: str
@@ -178,13 +165,7 @@ class NetworkModule(torch.nn.Module):
 
     It contains the whole path from original features to probabilities, for ``torch.export``, ONNX and inference without
     ccmn. Built-in models compute in the type of their stored weights, float32 or float64.
-
-    Parameters
-    ----------
-    network : FittedNetwork
-        Fitted network.
-    normalize : bool
-        Whether the probabilities of a row sum to 1, because there is one class per row.
+    With ``normalize``, the probabilities of a row sum to 1, because there is one class per row.
     """
 
     def __init__(self, network: FittedNetwork, *, normalize: bool) -> None:

@@ -27,20 +27,21 @@ Trusted = tuple[NDArray[np.int64], Any]
 
 @dataclass(frozen=True)
 class Targets:
-    """Labels in the form that all later steps use."""
+    """Labels in the form that all later steps use.
+
+    ``labels`` (n, q) are float32, NaN where not observed: a dense array, or CSR for many labels; the probabilities of
+    the true labels if they were ``inferred`` from votes. ``classes`` are the columns (0..q-1, or the labels of the
+    sets), or the class values. ``sparse`` tells whether predictions are sparse: the labels were given as a sparse
+    matrix, or as very many label sets; ``sets`` whether they were given as label sets.
+    """
 
     labels: Any
-    """Label matrix (n, q), float32, NaN where not observed: a dense array, or CSR for many labels."""
     kind: Kind
     classes: NDArray[Any]
-    """Multi-label: the columns (0..q-1, or the labels of the sets). Otherwise the class values."""
     label_names: tuple[str, ...] | None
     sparse: bool = False
-    """Whether predictions are sparse: the labels were given as a sparse matrix, or as very many label sets."""
     sets: bool = False
-    """Whether the labels were given as label sets."""
     inferred: InferredLabels | None = None
-    """Inferred labels if y are votes; ``labels`` are then the probabilities of the true labels."""
 
 
 def is_votes(Y: Any) -> bool:

@@ -117,10 +117,9 @@ class Scaling:
         unit = np.where(largest > 0, largest, 1.0)  # squares of large values would overflow
         rows = rows / unit
         mean = share @ rows
-        order, columns = rows.argsort(0), np.arange(rows.shape[1])
-        below = share[order].cumsum(0)
-        ends = (np.minimum((below < level).sum(0), len(rows) - 1) for level in TAIL_QUANTILES)
-        std = _weighted_std(np.clip(rows, *(rows[order[end, columns], columns] for end in ends)), share)
+        # The tails are those of the rows, whatever their weights.
+        ends = np.quantile(rows, TAIL_QUANTILES, axis=0, method="inverted_cdf")
+        std = _weighted_std(np.clip(rows, *ends), share)
         std = np.where(std > MIN_RELATIVE_STD, std, _weighted_std(rows, share))  # a column that is mostly constant
         constant = std <= MIN_RELATIVE_STD
         total = np.sqrt(max(1, int((~constant).sum())))
@@ -296,16 +295,17 @@ def _noise_of_probabilities(targets: Targets, *, zero: bool) -> ClassConditional
 
 @dataclass
 class Sample:
-    """Rows with their debiased labels."""
+    """Rows with their debiased labels ``p`` (n, q), an array or ``SparseLabels``, true labels in trusted rows.
+
+    ``noisy`` are labels that the loss takes instead if it models the noise itself. ``importance`` are the weights of
+    the rows in training: ``weights`` times the information of the labels of a row.
+    """
 
     X: Any
     p: Any
-    """Debiased labels (n, q), an array or ``SparseLabels``; true labels in trusted rows, NaN where not observed."""
     weights: NDArray[np.float64] | None = None
     noisy: Any = None
-    """Labels that the loss takes instead of ``p`` if it models the noise itself."""
     importance: NDArray[np.float64] | None = None
-    """Weights of the rows in training: ``weights`` times the information of the labels of a row."""
 
     @property
     def parts(self) -> list[Any]:

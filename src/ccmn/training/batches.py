@@ -135,30 +135,18 @@ def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
 
 
 class Batch(NamedTuple):
-    """Rows of one training step."""
+    """Numbers (G, B) of the rows of one training step, and the share of the batch that this rank works on."""
 
     index: Tensor  # type: ignore[assignment]
-    """Row numbers (G, B) of the features and labels given to the loop."""
     weight: float = 1.0
-    """Share of the batch that this rank works on: 1 unless several ranks train together."""
 
 
 class Rows:
     """Shuffled batches of rows in memory.
 
-    Parameters
-    ----------
-    groups : sequence of G arrays of int
-        Training rows of every group; all groups have equally many.
-    batch_size : int
-        Number of rows per batch; at most the number of rows.
-    seeds : sequence of G ints
-        The order of epoch e of a group depends only on its seed and on e. Groups that are trained together therefore
-        see the same batches as single fits with the same seeds.
-    device : torch.device or str, default="cpu"
-        Device of the row numbers.
-    ranks : ProcessGroup
-        Ranks that work on every ``world_size``-th row of a batch each.
+    ``groups`` are the training rows of every group, equally many. The order of epoch e of a group depends only on its
+    seed and on e: groups that are trained together see the same batches as single fits with the same seeds. Each of the
+    ``ranks`` works on every ``world_size``-th row of a batch.
     """
 
     def __init__(

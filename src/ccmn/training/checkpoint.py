@@ -24,16 +24,8 @@ if TYPE_CHECKING:
 class Checkpoint:
     """File with the state of a training run, written atomically every few epochs and after the last one.
 
-    Parameters
-    ----------
-    path : path-like
-        File. Folders that do not exist are created.
-    fit : str
-        Identifies data and parameters of the training run. A file of a different fit raises a ValueError.
-    every : int, default=5
-        Number of epochs between two writes.
-    is_main : bool, default=True
-        Whether this process writes. If several ranks train together, only rank 0 writes and all ranks read.
+    ``fit`` identifies data and parameters of the run; a file of a different fit raises a ValueError. If several ranks
+    train together, only rank 0 writes (``is_main``) and all read.
     """
 
     def __init__(self, path: str | os.PathLike[str], fit: str, *, every: int = 5, is_main: bool = True) -> None:

@@ -31,20 +31,19 @@ _NO_PROJECTION = 4
 
 @dataclass
 class OutOfFold:
-    """Rows with out-of-fold predictions: what the rates are estimated from."""
+    """Rows with out-of-fold predictions: what the rates are estimated from.
+
+    ``rows`` (m,) are distinct rows of the training data, at most ``max_rows``, with their log-odds (m, q), folds,
+    weights of mean 1 and centered dense features of mean square 1. ``representative`` is, for every training row,
+    the position in ``rows`` of the distinct row that it equals, or -1.
+    """
 
     rows: NDArray[np.intp]
-    """Row numbers (m,) in the training data: distinct rows, at most ``max_rows``."""
     log_odds: FloatArray
-    """Out-of-fold log-odds of the noisy labels, (m, q)."""
     folds: NDArray[np.intp]
-    """Fold of every row, (m,)."""
     sample_weight: FloatArray
-    """Weights (m,) with mean 1."""
     features: NDArray[np.float32]
-    """Centered dense features (m, d') of mean square 1."""
     representative: NDArray[np.intp]
-    """For every row of the training data, the distinct row that it equals: a position in ``rows``, or -1."""
 
 
 class NoisyLabelModel:

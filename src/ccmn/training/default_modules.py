@@ -17,11 +17,6 @@ class ForestModule(nn.Module):
     ``forward`` takes features (n, n_features) and returns label probabilities (n, n_labels). All rows walk through all
     trees for a fixed number of comparisons; leaves refer to themselves. Temporary memory is n x n_trees x n_labels
     numbers: pass large inputs in batches.
-
-    Parameters
-    ----------
-    forest : Forest
-        Fitted forest.
     """
 
     feature: Tensor

@@ -174,28 +174,9 @@ def fit_forest(
     the number of features. Missing labels are replaced by the mean of the label when trees are grown. The values of
     the leaves are then computed from the observed labels alone, and are the mean of the label in leaves without any.
 
-    Parameters
-    ----------
-    X : array of shape (n, d)
-        Finite dense features, at most ``MAX_FEATURES``. Their scale has no effect.
-    Y : array of shape (n, q)
-        Labels or probabilities from 0 to 1 of at most ``MAX_LABELS`` labels; NaN where not observed.
-    sample_weight : array of shape (n,)
-        Sample weights. Rows with weight 0 are in no bootstrap sample.
-    n_trees : int
-        Number of trees.
-    min_samples_leaf : int
-        Smallest number of training rows in a leaf.
-    random_state : int
-        Seed of the bootstrap samples and of the features that splits consider.
-
-    Returns
-    -------
-    forest : Forest
-        Fitted forest.
-    oob : array of shape (n, q)
-        Mean prediction of the trees whose bootstrap sample does not contain the row. Rows that are in every sample get
-        the mean of the label.
+    X (n, d) are finite dense features with d at most ``MAX_FEATURES``, Y (n, q) labels or probabilities of at most
+    ``MAX_LABELS`` labels, NaN where not observed. Rows of weight 0 are in no bootstrap sample. The out-of-bag
+    predictions (n, q) are means over the trees whose sample does not contain the row; without one, the mean label.
 
     Examples
     --------

@@ -32,14 +32,11 @@ class Part(NamedTuple):
 
 @dataclass
 class TrainingResult:
-    """Record of a training."""
+    """Mean training losses and validation criteria of every epoch, (G, K) each, and whether Ctrl-C ended them."""
 
     losses: list[Tensor] = field(default_factory=list)
-    """Mean training loss of every epoch, (G, K) each."""
     criteria: list[Tensor] = field(default_factory=list)
-    """Validation criteria of every epoch, (G, K) each."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the training."""
 
 
 def train(
@@ -62,30 +59,10 @@ def train(
     At the end, the network holds the weights that ``selection`` selected. Ctrl-C ends the training early and keeps the
     best weights so far.
 
-    Parameters
-    ----------
-    network : Network
-        Weights of all runs.
-    parts : sequence of Part
-        Losses of consecutive slices of the runs.
-    features, labels
-        Features and training targets of all rows.
-    batches : Rows or Stream
-        Training rows of every step.
-    optimizer : StackedAdam
-        Optimizer of the parameters of ``network``.
-    selection : KeepBest
-        Selection of the final weights.
-    epochs : int
-        Number of epochs.
-    weights : Tensor of shape (n,), optional
-        Sample weights with a mean of 1.
-    on_progress : callable, optional
-        Called with the result so far after each epoch. Its tensors may still be computed on a device.
-    checkpoint : Checkpoint, optional
-        File from which the training resumes and to which its state is saved.
-    group : ProcessGroup
-        Ranks that train together.
+    ``parts`` are the losses of consecutive slices of the runs, ``weights`` (n,) have a mean of 1, ``on_progress`` is
+    called with the result so far after each epoch (its tensors may still be computed on a device), ``checkpoint`` is
+    the file from which the training resumes and to which its state is saved, and ``group`` are the ranks that train
+    together.
     """
     step = make_step(network, parts, optimizer, features, labels, weights, group=group)
     result = TrainingResult()

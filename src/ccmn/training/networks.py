@@ -203,14 +203,7 @@ class StackedAdam:
 
     As in ``torch.optim.Adam``, the weight decay is added to the gradient. The bias of the first layer is not decayed.
 
-    Parameters
-    ----------
-    parameters : list of Stacked
-        Parameters, which are updated in place.
-    lr, weight_decay : Tensors of shape (G, K)
-        Learning rate and weight decay of every run.
-    clip : float or None, default=10.0
-        Maximum norm of the gradient of a run. Larger gradients are scaled to this norm.
+    ``lr`` and ``weight_decay`` have the shape (G, K). Gradients of a run with a norm above ``clip`` are scaled to it.
 
     References
     ----------

@@ -28,45 +28,24 @@ _SECONDS_BETWEEN_CALLBACKS = 0.5
 
 
 class Piece(NamedTuple):
-    """Consecutive rows of a row group."""
+    """Consecutive rows of a row group, those ``used`` and those held out.
+
+    ``turn`` is the position of the row group in the order of the epoch, which determines the rank that reads it.
+    """
 
     group: int
     turn: int
-    """Position of the row group in the order of the epoch; it determines which rank reads the row group."""
     start: int
     used: NDArray[np.bool_]
-    """Which rows of the piece are not held out."""
 
 
 class Stream:
     """Batches from a buffer that is filled repeatedly from row groups in random order.
 
-    Parameters
-    ----------
-    source : ShardedData
-        Source of the rows: ``groups`` have a number of ``rows``; ``read(group, at_once)`` yields their features and
-        labels, ``at_once`` rows at a time; ``d``, ``q`` and ``sparse`` describe them.
-    batch_size, buffer_rows, piece_rows : int
-        Rows per batch, in the buffer of all ranks, and read at a time.
-    seed : int
-        Seed of the order.
-    held_out : dict of int to array of bool
-        Rows of row groups that are not used, by the number of the row group.
-    debias : Debiasing, optional
-        Map applied to every batch of labels. Without it, the noisy labels are the targets.
-    transform : callable, optional
-        Function of the features that are read, such as their scaling.
-    group : ProcessGroup
-        Ranks that train together.
-    device : torch.device or str, default="cpu"
-        Device of the buffer.
-
-    Attributes
-    ----------
-    features, labels
-        Features and training targets of the rows in the buffer.
-    on_progress : callable or None
-        Called about twice a second with the rows that all ranks have processed.
+    ``source`` is a ``ShardedData``: ``groups`` have a number of ``rows``, and ``read(group, at_once)`` yields their
+    features and labels, ``at_once`` rows at a time. The rows ``held_out`` of row groups are not used. ``transform`` is
+    applied to the features that are read, and ``debias`` to every batch of labels. ``features`` and ``labels`` are
+    those of the buffer; ``on_progress`` is called about twice a second with the rows that all ranks have processed.
     """
 
     def __init__(

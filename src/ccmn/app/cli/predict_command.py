@@ -221,7 +221,7 @@ def store_columns(classifier: CCMNClassifier, columns: Columns) -> None:
 def load_columns(path: Path, *, fast: bool = False) -> tuple[Any, Columns]:
     """Return a saved model and the columns that it reads from a file; with ``fast``, it only predicts."""
     from ccmn._files import prefix_errors
-    from ccmn.models.default_predictor import load_default
+    from ccmn.models.model_file import load_default
 
     classifier: Any = load_default(path) if fast else None
     if classifier is None:
