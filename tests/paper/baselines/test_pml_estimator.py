@@ -1,12 +1,23 @@
-"""Thresholds and the catalog of the partial multi-label methods."""
+"""Catalog of the partial multi-label methods, their linear systems and proximal operators."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ccmn.paper import baselines
 from ccmn.paper.baselines import BASELINES, PARTICLE, PartialLabelClassifier
+from ccmn.paper.baselines.pml_estimator import (
+    ShiftedGram,
+    shrink_singular_values,
+    shrink_singular_values_tall,
+    soft_threshold,
+)
 from helpers import run_bare
+from paper.baselines import reference
 
 
 def test_catalog_names_are_those_of_the_table():
@@ -36,3 +47,29 @@ assert "ccmn.models" not in sys.modules
 print("fine")
 """
     assert run_bare(code) == "fine"
+
+
+SEEDS, WEIGHTS = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.1, 1.0, 3.0, 100.0, np.inf])
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (5, 30), (6, 6)])
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_array, scipy.sparse.csr_matrix])
+def test_shifted_gram_solves_for_every_shift(shape, container):
+    rng = np.random.default_rng(0)
+    Phi = rng.standard_normal(shape)
+    Phi[:, -1] = Phi[:, 0]  # not of full rank
+    M = rng.standard_normal((3, shape[1]))
+    gram = ShiftedGram(container(Phi))
+    for shift in (1e-3, 1.0, 50.0):
+        expected = M @ np.linalg.inv(Phi.T @ Phi + shift * np.eye(shape[1]))
+        assert gram.solve(M, shift) == pytest.approx(expected, rel=1e-8, abs=1e-8)
+        assert gram.solver(shift)(M) == pytest.approx(expected, rel=1e-8, abs=1e-8)
+    assert gram.solve(M, 0.0) == pytest.approx(M @ np.linalg.pinv(Phi.T @ Phi, rcond=1e-10), abs=1e-8)
+
+
+@given(SEEDS, WEIGHTS)
+def test_proximal_operators_match_their_definitions(seed, t):
+    A = 2 * np.random.default_rng(seed).standard_normal((7, 3))
+    assert soft_threshold(A, t) == pytest.approx(reference.soft(A, t), abs=1e-14)
+    assert shrink_singular_values(A, t) == pytest.approx(reference.svt(A, t), abs=1e-12)
+    assert shrink_singular_values_tall(A, t) == pytest.approx(reference.svt(A, t), abs=1e-11)
