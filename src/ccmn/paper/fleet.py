@@ -414,7 +414,13 @@ class _PairwiseMetrics:
         y = self._y[:, block]
         f.copy_(scores.movedim(-1, 0))
         errors = torch.ge(f, 0, out=hits).ne_(y).sum(0).double()
-        sum_not_below(f, self._weights[:, block], self._pair_buffer[:, :, : len(scores)], out=rank)
+        weights, buffer = self._weights[:, block], self._pair_buffer[:, :, : len(scores)]
+        # For every label j the sum of the weights w_k with f_k >= f_j, by blocks of labels j. Comparisons with floating
+        # output are vectorized; those with boolean output are not.
+        for start in range(0, len(f), len(buffer)):
+            part = f[start : start + len(buffer)]
+            not_below = torch.ge(f, part.unsqueeze(1), out=buffer[: len(part)])
+            torch.sum(not_below.mul_(weights), 1, out=rank[start : start + len(part)])
         torch.mul(rank, 1 / HIT_WEIGHT, out=hits).floor_()
         rank.sub_(hits, alpha=HIT_WEIGHT)
         hits.mul_(y)
@@ -423,14 +429,3 @@ class _PairwiseMetrics:
         # A row without true labels counts 1; its sum of precisions is 0.
         precision = (precision + self._empty[block]) / self._n_positives[block]
         return torch.stack([errors / len(f), wrong / self._n_pairs[block], precision])
-
-
-def sum_not_below(f: Tensor, weights: Tensor, buffer: Tensor, out: Tensor) -> Tensor:
-    """Return for every label j the sum of the weights w_k with f_k >= f_j, (q, ...), by blocks of labels j."""
-    size = len(buffer)
-    for start in range(0, len(f), size):
-        block = f[start : start + size]
-        # Comparisons with floating output are vectorized; those with boolean output are not.
-        not_below = torch.ge(f, block.unsqueeze(1), out=buffer[: len(block)])
-        torch.sum(not_below.mul_(weights), 1, out=out[start : start + size])
-    return out
