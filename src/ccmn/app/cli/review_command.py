@@ -76,7 +76,8 @@ def review(
         else:
             columns, data = file.read()
             file.require_features(data)
-            dataset = review_dataset(data, columns, source, size, image_dir or Path(items or source).parent)
+            table = None if votes is not None else source
+            dataset = review_dataset(data, columns, table, size, image_dir or Path(items or source).parent)
             session = open_session(dataset, folder, noise and opt.read_noise(noise, data), random_state)
         retraining = Retraining(
             session, on_trained=lambda model: None if columns is None else store_columns(model, columns)

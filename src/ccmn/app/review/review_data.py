@@ -209,7 +209,7 @@ def shorten(text: str) -> str:
 
 
 def review_dataset(
-    data: MultiLabelData, columns: Columns, source: PathLike, picture: tuple[int, ...] | None, image_dir: Path
+    data: MultiLabelData, columns: Columns, source: PathLike | None, picture: tuple[int, ...] | None, image_dir: Path
 ) -> ReviewDataset:
     """Return data to review that were read from a file.
 
@@ -219,8 +219,8 @@ def review_dataset(
         Data with features. Texts and pictures are displayed; without them, a row is displayed as a table.
     columns : Columns
         Columns of the file.
-    source : path or str
-        Data file, or name of a dataset.
+    source : path, str or None
+        Data file, or name of a dataset. An export writes it with corrected labels; None if it has a line per vote.
     picture : tuple of int or None
         Size of the pictures, (height, width) or (height, width, 3), if the features are displayed as pixels.
     image_dir : Path
@@ -232,7 +232,7 @@ def review_dataset(
     elif data.images is not None:
         shown = file_pictures(data.images, image_dir)
     tags = None if columns.roles.tags is None else (columns.roles.tags, columns.roles.separator)
-    table = partial(_read_original, Path(source)) if data.votes is None and is_table(source) else None
+    table = partial(_read_original, Path(source)) if source is not None and is_table(source) else None
     return ReviewDataset(data, shown, table=table, tags=tags)
 
 
