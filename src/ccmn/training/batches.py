@@ -190,8 +190,6 @@ class DenseLabels:
     ``debias`` is a map that is applied to every batch. Without it, the labels themselves are the targets.
     """
 
-    is_dense = True
-
     def __init__(self, values: Tensor, debias: Debiasing | None = None, *, dtype: torch.dtype | None = None) -> None:
         self.dtype = values.dtype if dtype is None else dtype
         if values.device.type == "cpu":
@@ -233,8 +231,6 @@ class SparseLabels:
 
     ``trusted`` (n,) marks rows whose labels are true and are not debiased.
     """
-
-    is_dense = False
 
     def __init__(
         self,

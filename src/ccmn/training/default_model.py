@@ -283,24 +283,20 @@ class _Logistic:
     def __init__(self, A: Any, y: FloatArray, weight: FloatArray, start: Any = None) -> None:
         from sklearn.linear_model import LogisticRegression
 
-        ones, zeros = np.flatnonzero(y > 0), np.flatnonzero(y < 1)  # both for probabilities, none for NaN
-        self._w = np.concatenate([weight[ones] * y[ones], weight[zeros] * (1 - y[zeros])])
-        self._y = np.repeat([1, 0], [len(ones), len(zeros)])
-        self._A, self._count = A, [self._w[: len(ones)].sum(), self._w[len(ones) :].sum()]
-        self._model: Any = None
-        if min(self._count) > 0:
-            self._model = LogisticRegression(warm_start=True, max_iter=300)
-            rows = np.concatenate([ones, zeros])
-            if len(rows) == len(y):
-                order = np.argsort(rows)
-                self._y, self._w = self._y[order], self._w[order]
-            else:
-                self._A = A[rows]
-            if start is not None:
-                self._model.coef_, self._model.intercept_ = start[0][None], np.atleast_1d(start[1])
-                self._model.classes_ = np.array([0, 1])
-        k1, k0 = self._count
+        k1, k0 = np.nansum(weight * y), np.nansum(weight * (1 - y))
         self.coef, self.intercept = np.zeros(A.shape[1]), float(np.log((k1 + 0.5) / (k0 + 0.5)))
+        self._data, self._model = (A, y, weight), None
+        if min(k1, k0) <= 0:
+            return
+        self._model = LogisticRegression(warm_start=True, max_iter=300)
+        if start is not None:
+            self._model.coef_, self._model.intercept_ = start[0][None], np.atleast_1d(start[1])
+            self._model.classes_ = np.array([0, 1])
+        if not np.isin(y, (0, 1)).all():
+            ones, zeros = np.flatnonzero(y > 0), np.flatnonzero(y < 1)  # both for probabilities, none for NaN
+            w = np.concatenate([weight[ones] * y[ones], weight[zeros] * (1 - y[zeros])])
+            labels = np.repeat([1, 0], [len(ones), len(zeros)])
+            self._data = A[np.concatenate([ones, zeros])], labels, w
 
     def fit(self, C: float) -> tuple[FloatArray, float]:
         """Return weights and intercept, starting from those of the last call."""
@@ -309,7 +305,7 @@ class _Logistic:
         if self._model is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                self._model.set_params(C=C).fit(self._A, self._y, self._w)
+                self._model.set_params(C=C).fit(*self._data)
             self.coef, self.intercept = self._model.coef_[0], float(self._model.intercept_[0])
         return self.coef, self.intercept
 

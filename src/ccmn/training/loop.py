@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.training.batches import Batch, Features, LabelSource, Rows
+from ccmn.training.batches import Batch, DenseLabels, Features, LabelSource, Rows
 from ccmn.training.checkpoint import Checkpoint
 from ccmn.training.distributed import ALONE, ProcessGroup
 from ccmn.training.networks import Network, StackedAdam, UserNetwork
@@ -160,41 +160,39 @@ def make_step(
         optimizer.step(gradients)
         return losses
 
-    capturable = features.is_dense and labels.is_dense and not is_distributed and not is_user
-    return _CapturedStep(step, optimizer, leaves) if features.device.type == "cuda" and capturable else step
+    capturable = features.is_dense and isinstance(labels, DenseLabels) and not is_distributed and not is_user
+    return _captured(step, optimizer, leaves) if features.device.type == "cuda" and capturable else step
 
 
-class _CapturedStep:
-    """Step that replays a CUDA graph; one graph per batch size."""
+def _captured(step: Step, optimizer: StackedAdam, leaves: list[Tensor]) -> Step:
+    """Return a step that replays a CUDA graph; one graph per batch size."""
+    graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
-    def __init__(self, step: Step, optimizer: StackedAdam, leaves: list[Tensor]) -> None:
-        self._step, self._optimizer, self._leaves = step, optimizer, leaves
-        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-
-    def __call__(self, batch: Batch) -> Tensor:
-        shape = batch.index.shape
-        if shape not in self._graphs:
-            self._graphs[shape] = self._capture(batch.index)
-        graph, index, losses = self._graphs[shape]
-        index.copy_(batch.index)
-        graph.replay()
-        return losses.clone()
-
-    def _capture(self, index: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+    def capture(index: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         """Run warm-up steps and capture one, then restore the weights and the state of the optimizer."""
-        touched = [*self._leaves, *self._optimizer.first, *self._optimizer.second, self._optimizer.steps]
+        touched = [*leaves, *optimizer.first, *optimizer.second, optimizer.steps]
         before = [t.detach().clone() for t in touched]
         batch = Batch(index.clone())
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
-                self._step(batch)
+                step(batch)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            losses = self._step(batch)
+            losses = step(batch)
         with torch.no_grad():
             for tensor, value in zip(touched, before):
                 tensor.copy_(value)
         return graph, batch.index, losses
+
+    def replay(batch: Batch) -> Tensor:
+        if batch.index.shape not in graphs:
+            graphs[batch.index.shape] = capture(batch.index)
+        graph, index, losses = graphs[batch.index.shape]
+        index.copy_(batch.index)
+        graph.replay()
+        return losses.clone()
+
+    return replay
