@@ -259,7 +259,7 @@ def _label(raw: RawTable, name: str) -> Any:
         option = "" if marks[0] == DEFAULT_SEPARATOR else f" --sep {shlex.quote(marks[0])}"
         raise ValueError(
             f"{error}. If the column lists the labels of a row, use --tags {shlex.quote(name)}{option} instead of "
-            "--labels."
+            f"--labels; if it is text, use --text {shlex.quote(name)}."
         ) from None
 
 

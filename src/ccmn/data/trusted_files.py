@@ -65,7 +65,8 @@ def _trusted_table(raw: RawTable, data: MultiLabelData, row_id: str | None) -> V
     frame = raw.frame
     key = row_id if row_id is not None and row_id in frame else "row"
     if key not in frame:
-        raise ValueError(f"not a file of verified rows: it has no column {row_id or 'row'!r}")
+        name = f"{row_id!r} (--id)" if row_id else "'row' (the number of the row from 0)"
+        raise ValueError(f"not a file of verified rows: expected a column {name} and one column for each label")
     names = [str(name) for name in data.label_names or range(data.q)]
     ids = list(data.ids) if key == row_id and data.ids is not None else [str(i) for i in range(data.n)]
     rows = pd.Index(ids).get_indexer(pd.Index([category_name(value) for value in frame[key]]))
@@ -84,7 +85,9 @@ def _trusted_table(raw: RawTable, data: MultiLabelData, row_id: str | None) -> V
     else:
         missing = [name for name in names if name not in frame]
         if missing:
-            raise ValueError(f"not a file of verified rows: it has no label column {missing[0]!r}")
+            raise ValueError(
+                f"not a file of verified rows: expected a column for each label; {missing[0]!r} is missing"
+            )
         cells = raw.typed().frame
         labels.iloc[rows] = np.column_stack([to_numbers(cells[name]) for name in names])
     verified = np.flatnonzero(labels.notna().any(axis=1))

@@ -25,7 +25,7 @@ from ccmn.estimation.link import Bins, bin_scores, fit_link
 from ccmn.training.default_settings import DEFAULTS, MIN_PROBABILITY, N_GRADIENT_STEPS, DefaultSettings
 
 MIN_SIGNAL = 0.15
-"""Guard: pairs with 1 - rho_pos - rho_neg below this value are not in the grid, as debiased labels would explode."""
+"""Guard: pairs with 1 - rho_pos - rho_neg below this value are not in the grid, as debiased labels vary too much."""
 N_NEIGHBORS = 3
 """Numerical resolution: coarse pairs whose scores are tried at each pair of the grid."""
 _MAX_ENTRIES = 2**23

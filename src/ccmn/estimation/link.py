@@ -2,8 +2,8 @@ r"""Equation (*) of the default: the probability of a noisy label as a function 
 
 .. math:: P(\tilde y = 1 \mid x) = \rho_{neg} + (1 - \rho_{pos} - \rho_{neg})\, \sigma(a f(x) + b)
 
-It is a logistic curve with a floor and a ceiling. Everything the default does is this equation: its likelihood,
-maximized over a and b, is the evidence for the rates, and :math:`\sigma(a f + b)` is the probability of the true label.
+It is a logistic curve with a floor and a ceiling. Its likelihood, maximized over a and b, is the evidence for the rates
+of the default, and :math:`\sigma(a f + b)` is the probability of the true label.
 """
 
 from __future__ import annotations

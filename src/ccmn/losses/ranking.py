@@ -84,7 +84,7 @@ class RankingLoss(MultiLabelLoss):
 
     Products of two debiased labels are unbiased, because labels flip independently. This does not hold under
     ``TransitionNoise``: exactly one label of a sample is true, so :math:`y_j (1 - y_k) = y_j`, and the linear
-    form :math:`\sum_{j \neq k} p_j \phi(f_j - f_k)` is used instead.
+    form :math:`\sum_{j \neq k} p_j \phi(f_j - f_k)` is used instead. With ``dummy=True``, Eq. (8) is added.
 
     Parameters
     ----------

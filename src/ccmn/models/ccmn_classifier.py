@@ -235,8 +235,8 @@ class CCMNClassifier(LabelClassifier):
     ) -> Self:
         """Return the classifier with the settings of the paper.
 
-        They are Adam with 200 epochs, the learning rates 5e-2, 5e-3 and 5e-4, the l2 weight 1e-4, the batch sizes of
-        the appendix, and features as they are.
+        They are Adam with 200 epochs, the learning rates 5e-2, 5e-3 and 5e-4, the l2 weight 1e-4, and features as
+        they are. The batch size depends on the dataset: pass ``batch_size`` from the paper's appendix.
 
         Parameters
         ----------

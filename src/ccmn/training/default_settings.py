@@ -1,4 +1,4 @@
-"""Constants of the default method: every number that changes its results is a field of one dataclass."""
+"""Constants of the default method: the numbers that were selected on data are fields of one dataclass."""
 
 from __future__ import annotations
 
