@@ -293,7 +293,7 @@ class CorrectedClassifier(LabelClassifier):
         slope, offset = calibration.slope[:, 0, 0], calibration.offset[:, 0, 0]
         scaled = slope * f + offset
         gain = np.nansum(weight[:, None] * (Y * (scaled - f) - np.logaddexp(0, scaled) + np.logaddexp(0, f)))
-        if gain < 2 * len(zero):  # Akaike's criterion: probabilities that are calibrated already are not changed
+        if gain < max(2 * len(zero), np.log(len(Y))):  # Akaike's criterion, for few labels Schwarz's of one label
             slope, offset = zero + 1, zero
         if noise is not None:
             self.noise_, self.rates_ = noise, self.noise if isinstance(self.noise, NoiseRates) else None
