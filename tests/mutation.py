@@ -49,6 +49,8 @@ OPERATORS = {
 EQUIVALENT = {
     "math.isqrt(4 * order) - 1": "the same series from other products of polynomials",
     "damping = np.full(len(rho_pos), 0.002)": "other Newton steps to the same maximum",
+    "np.maximum(surfaces.n[:, None, None], 2)": "a single row has a share of 0 or 1, without a sampling error",
+    "sd**-4": "other Newton steps to the same maximum",
     "max(2, _MAX_BLOCK_PAIRS": "smallest number of labels in memory at once",
     "scores[..., -1:]).detach() / 4": "the sum depends only on differences of scores",
     "value[j][possible] = 1": "only differences of the log-likelihood of a label count",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
-from scipy.stats import beta
+from scipy.stats import beta, norm
 
 from ccmn.estimation.likelihood import forward_scores, implied_rho_neg, label_surfaces, likelihood_gain, rate_grid
 from ccmn.estimation.link import bin_scores, fit_link, noisy_probability
@@ -15,6 +15,7 @@ from ccmn.estimation.posterior import (
     corrected_curve,
     count_flips,
     fixed_rates,
+    log_evidence,
     posterior_weights,
     rate_posterior,
 )
@@ -281,6 +282,17 @@ def test_known_prevalence_narrows_the_rates():
     known = rate_posterior(label_surfaces(f, noisy), prevalence=true.mean(0))
     assert known.prior == pytest.approx(true.mean(0), abs=0.02)
     assert known.se_neg < rate_posterior(label_surfaces(f, noisy)).se_neg
+
+
+def test_known_prevalence_has_a_normal_likelihood():
+    f, noisy, _ = simulate(500, q=1)
+    surfaces = label_surfaces(f, noisy)
+    evidence, o = log_evidence(surfaces, None, np.array([0.3]))[0], surfaces.share[0]
+    for a, b in ((0, 0), (4, 5), (8, 2)):
+        rho_pos, phi, rho_neg = surfaces.rho_pos[a], surfaces.phi[b], surfaces.rho_neg[0, a, b]
+        error = np.hypot(np.sqrt(o * (1 - o) / 500) / (1 - rho_pos - rho_neg), 0.02 * o)  # half a step of phi
+        z = (o * (1 - phi) / (1 - rho_pos) - 0.3) / error
+        assert evidence[a, b] == pytest.approx(norm.logpdf(z) - norm.logpdf(0))
 
 
 def test_intervals_contain_those_of_the_verified_rows_where_equation_does_not_hold():
