@@ -141,21 +141,18 @@ class Summary:
         The best method is that with the best mean of a dataset and metric, as in the paper. Returns the numbers of
         comparisons in which it is better, significantly better and significantly worse (paired t-test), and of all.
         """
-        better = significant = worse = total = 0
-        skipped = _second_forms(self.datasets)
+        found, skipped = [], _second_forms(self.datasets)
         for dataset, metric in dict.fromkeys((e.dataset, e.metric) for e in self.entries if e.dataset not in skipped):
             sign = _sign(metric)
             column = {e.method: e for e in self.entries if (e.dataset, e.metric) == (dataset, metric)}
             proposed = [e for m, e in column.items() if is_proposed(m) and not m.endswith("-estimated")]
-            if not proposed:
-                continue
-            best = max(proposed, key=lambda e: sign * e.mean)
-            for rival in (column[m] for m in PML_METHODS if m in column):
-                gain = sign * (best.mean - rival.mean)
-                sure = paired_t_test(best.values, rival.values) < SIGNIFICANCE_LEVEL
-                better, total = better + (gain > 0), total + 1
-                significant, worse = significant + (gain > 0 and sure), worse + (gain < 0 and sure)
-        return better, significant, worse, total
+            if proposed:
+                best = max(proposed, key=lambda e: sign * e.mean)
+                rivals = [column[m] for m in PML_METHODS if m in column]
+                found += [(sign * (best.mean - r.mean), paired_t_test(best.values, r.values)) for r in rivals]
+        sure = [gain for gain, p_value in found if p_value < SIGNIFICANCE_LEVEL]
+        better = sum(gain > 0 for gain, _ in found)
+        return better, sum(gain > 0 for gain in sure), sum(gain < 0 for gain in sure), len(found)
 
 
 def _sign(metric: str) -> int:
