@@ -180,7 +180,6 @@ def test_progress_is_reported_to_its_end_also_if_training_stops_early(capsys):
         ({"Y_noisy": None}, ValueError, "Y_noisy"),
         ({"Y_noisy": Y[:5]}, ValueError, "same number of rows"),
         ({"n_folds": 1}, ValueError, "n_folds"),
-        ({"n_folds": 61}, ValueError, "n_folds"),
         ({"head": "last"}, ValueError, "'last'"),
         ({"make_model": dict}, TypeError, "dict"),
         ({"make_model": lambda: torch.nn.Flatten()}, ValueError, "trainable"),

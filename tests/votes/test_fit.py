@@ -19,13 +19,8 @@ def task():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 6))
     Y = (X @ rng.normal(size=(6, 3)) > 0.7).astype(int)
-    votes = np.stack(
-        [
-            ClassConditionalNoise(rho, 0.05, n_labels=3).corrupt(Y, random_state=k)
-            for k, rho in enumerate((0.05, 0.4, 0.5))
-        ],
-        axis=1,
-    ).astype(float)
+    noises = [ClassConditionalNoise(rho, 0.05, n_labels=3) for rho in (0.05, 0.4, 0.5)]
+    votes = np.stack([noise.corrupt(Y, random_state=k) for k, noise in enumerate(noises)], 1).astype(float)
     return X, Y, votes
 
 

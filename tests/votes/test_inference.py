@@ -80,16 +80,6 @@ def test_votes_of_an_adversary_are_inverted():
     assert (inferred.labels != task.Y).mean() < wrong_without
 
 
-def test_annotator_with_one_vote_gets_the_rates_of_a_typical_annotator():
-    task = make_votes(600, 5, 2, 4, 0)
-    one = np.full((600, 1, 2), np.nan)
-    one[0, 0] = 1
-    inferred = ccmn.infer_labels(np.concatenate([task.votes, one], 1))
-    assert abs(inferred.rho_pos[5] - inferred.rho_pos[:5].mean(0)).max() < 0.25
-    width = inferred.ci_pos[..., 1] - inferred.ci_pos[..., 0]
-    assert (width[5] > 1.5 * width[:5].max(0)).all()
-
-
 def test_annotator_who_never_uses_a_label():
     task = make_votes(800, 5, 2, 4, 0)
     votes = task.votes.copy()
