@@ -43,7 +43,7 @@ def value_and_gradient(loss, outputs, Y, weights=None):
 
 def target_weights(loss, Y):
     """Return p and n in float64, including the dummy label."""
-    p = loss.debias_tensor(Y.double())
+    p = loss.debias(Y.double())
     n = 1 - p
     missing = p.isnan()
     p, n = p.masked_fill(missing, 0), n.masked_fill(missing, 0)

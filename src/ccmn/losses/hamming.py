@@ -42,7 +42,7 @@ def hamming_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "sq
     >>> hamming_loss(torch.tensor([0.5, -1.0]), torch.tensor([1.0, 0.0]), "square")
     tensor(0.2500)
     """
-    phi = resolve_surrogate(surrogate)
+    phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
     f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
     fast = _fast.two_sided_sum(f, p, n, phi)
     return (p * phi(f) + n * phi(-f)).sum(-1) if fast is None else fast

@@ -123,13 +123,21 @@ class MultiLabelLoss(torch.nn.Module, ABC):
         Tensor
             Loss reduced over rows, or one value per row for ``reduction="none"``.
         """
-        self._check(outputs, labels)
+        # The common case is recognized without a call; ``_check`` explains what is wrong, or accepts the rest.
+        valid = isinstance(labels, Tensor) and labels.ndim > 0 and outputs.device == labels.device
+        valid = valid and outputs.shape == (*labels.shape[:-1], labels.shape[-1] + self.extra_outputs)
+        valid = valid and (self.noise is None or self.noise.n_labels == labels.shape[-1])
+        if valid and labels.device.type == "cpu" and not torch.compiler.is_compiling():
+            valid = torch.equal(labels, torch.gt(labels, 0, out=torch.empty_like(labels)))
+        if not valid:
+            self._check(outputs, labels)
         factor = 1.0 if self.label_reduction == "sum" else 1 / max(1, self.n_terms(labels.shape[-1]))
-        if self.correction is None:
+        if self.correction is None and outputs.is_cuda:
             fused = self._fused_risk(outputs, labels, self.debias, self.reduction, factor)
             if fused is not None:
                 return fused
-        p = self.debias_tensor(labels.to(torch.promote_types(outputs.dtype, torch.float32)))
+        p = labels.to(torch.promote_types(outputs.dtype, torch.float32))
+        p = p if self.debias is None else self.debias(p)
         if self.correction is None:
             values = self.risk(outputs, p)
             if self.reduction != "none":
@@ -142,12 +150,11 @@ class MultiLabelLoss(torch.nn.Module, ABC):
 
     def row_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return ``risk``, from fused kernels if there are some for these tensors."""
-        fused = None if targets.dtype == torch.float64 else self._fused_risk(outputs, targets, None, "none", 1.0)
-        return self.risk(outputs, targets) if fused is None else fused
-
-    def debias_tensor(self, labels: Tensor) -> Tensor:
-        """Return floating-point labels debiased by the noise model of the loss, without checks."""
-        return labels if self.debias is None else self.debias(labels)
+        if outputs.is_cuda and targets.dtype != torch.float64:
+            fused = self._fused_risk(outputs, targets, None, "none", 1.0)
+            if fused is not None:
+                return fused
+        return self.risk(outputs, targets)
 
     def n_terms(self, q: int) -> int:
         """Return the number of terms of the loss of a row: one for each label."""
@@ -180,11 +187,7 @@ class MultiLabelLoss(torch.nn.Module, ABC):
             given = f"outputs of shape {tuple(outputs.shape)} and labels of shape {tuple(labels.shape)}"
             raise ValueError(f"{problem}; got {given}")
         # Values on an accelerator are not checked: reading them would synchronize with the host.
-        if (
-            labels.device.type == "cpu"
-            and not torch.compiler.is_compiling()
-            and not torch.equal(labels, torch.gt(labels, 0, out=torch.empty_like(labels)))  # fast, but not for NaN
-        ):
+        if labels.device.type == "cpu" and not torch.compiler.is_compiling():
             remedy = (
                 " For debiased or soft labels use ccmn.losses.hamming_loss or ranking_loss; a loss with noise=... "
                 "debiases its labels itself."

@@ -48,7 +48,7 @@ def ranking_loss(scores: Tensor, targets: Tensor, surrogate: SurrogateLike = "si
     >>> ranking_loss(torch.tensor([1.0, 0.0, 0.5]), torch.tensor([1.0, 0.0, 0.0]), "hinge")
     tensor(0.5000)
     """
-    phi = resolve_surrogate(surrogate)
+    phi = surrogate if callable(surrogate) else resolve_surrogate(surrogate)
     f, p, n = observed(scores, targets)  # n = 1 - p; all three are 0 where p is NaN
     return pair_sum(f, p, n, phi)
 
