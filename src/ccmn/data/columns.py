@@ -22,9 +22,9 @@ from ccmn._warnings import warn
 from ccmn.data.catalog import load_dataset
 from ccmn.data.column_roles import ColumnRoles, LabelSpec, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
+from ccmn.data.fitted_table import FittedTable
 from ccmn.data.formats import FORMATS, format_suffix, is_table, read_table
 from ccmn.data.labeled_table import LabeledTable
-from ccmn.data.table_preprocessor import TablePreprocessor
 from ccmn.data.vote_files import majority, read_votes
 
 MIN_ROWS_FOR_NUMBERS = 20
@@ -44,7 +44,7 @@ class Columns:
     n_labels: int
     feature_names: Sequence[str] | None = None
     label_names: Sequence[str] | None = None
-    table: TablePreprocessor | None = None
+    table: FittedTable | None = None
     roles: ColumnRoles = field(default_factory=ColumnRoles)
 
     @classmethod
@@ -89,7 +89,7 @@ class Columns:
         if roles.labels is not None or roles.tags is not None:
             raise ValueError("Expected either label columns or votes, not both (--labels and --votes)")
         voted, table = read_votes(source, votes, roles, items)
-        preprocessor: TablePreprocessor | None = None
+        preprocessor: FittedTable | None = None
         if table.features.shape[1]:
             preprocessor, data = table.fit()
         else:

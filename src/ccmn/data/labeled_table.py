@@ -16,7 +16,7 @@ from ccmn.data.column_roles import DEFAULT_SEPARATOR, ColumnRoles, check_columns
 from ccmn.data.dataset import MultiLabelData
 
 if TYPE_CHECKING:
-    from ccmn.data.table_preprocessor import TablePreprocessor
+    from ccmn.data.fitted_table import FittedTable
 
 TAG_SEPARATORS = (DEFAULT_SEPARATOR, "|", ",", "#")
 """Separators that are recognized in error messages."""
@@ -146,7 +146,7 @@ class LabeledTable:
         X = self.raw.numbers(names)
         return MultiLabelData(X, self.Y, None, names, list(self.label_names), name=data_name(self.raw.path))
 
-    def fit(self) -> tuple[TablePreprocessor, MultiLabelData]:
+    def fit(self) -> tuple[FittedTable, MultiLabelData]:
         """Learn the preprocessing of the features; return it and the data."""
         from ccmn.data.table_preprocessor import TablePreprocessor
 

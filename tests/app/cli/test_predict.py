@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +23,22 @@ def test_predictions_equal_those_of_the_model(run, task, saved, files):
     assert_array_equal(table[["sea", "sky", "sun"]], model.predict(task.X))
     assert_allclose(table[["p(sea)", "p(sky)", "p(sun)"]], model.predict_proba(task.X), rtol=1e-5)
     assert (table[["sea", "sky", "sun"]].to_numpy() == task.Y).mean() > 0.9
+
+
+def test_tables_are_predicted_without_torch_and_scikit_learn(run, files):
+    """Their imports would take most of the time of a prediction."""
+    run("fit", "task.csv", "--labels", "sea,sky,sun", "--noise", "none", "--out", "model.ccmn")
+    code = """
+import sys
+sys.argv = ["ccmn", "predict", "model.ccmn", "task.csv", "--out", "p.csv"]
+from ccmn.app.cli import main
+try:
+    main()
+except SystemExit:
+    print(sorted({"torch", "sklearn"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["p.csv: 300 rows", "[]"]
 
 
 def test_top(run, saved, task, files):

@@ -236,14 +236,14 @@ def _model_columns(classifier: Any) -> Columns:
     from ccmn._validation import check_names
     from ccmn.data.column_roles import ColumnRoles
     from ccmn.data.columns import Columns
-    from ccmn.data.table_preprocessor import TablePreprocessor
+    from ccmn.data.fitted_table import FittedTable
 
     extra = classifier.extra_
     width, n_labels = classifier.n_features_in_, len(classifier.classes_)
     if "table" not in extra:
         given = extra.get("feature_names", getattr(classifier, "feature_names_in_", None))
         return Columns(width, n_labels, check_names(given, width, "feature"), classifier.label_names_)
-    table, roles = TablePreprocessor.from_dict(extra["table"]), ColumnRoles.from_dict(extra.get("roles"))
+    table, roles = FittedTable.from_dict(extra["table"]), ColumnRoles.from_dict(extra.get("roles"))
     if width != len(table.feature_names_out_):
         raise ValueError(f"the model is damaged: it has {width} features but {len(table.feature_names_out_)} columns")
     return Columns(width, n_labels, None, classifier.label_names_, table=table, roles=roles)

@@ -18,7 +18,7 @@ from ccmn.data.cells import cell_text
 
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
-    from ccmn.data.table_preprocessor import TablePreprocessor
+    from ccmn.data.fitted_table import FittedTable
 
 MAX_CHARACTERS = 280
 """Texts are cut after this number of characters."""
@@ -43,7 +43,7 @@ Show = Callable[[int, int], Instance]
 
 
 def row_display(
-    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: TablePreprocessor | None
+    data: MultiLabelData, Y: Any, size: tuple[int, ...] | None, folder: Path, table: FittedTable | None
 ) -> Show:
     """Return how a report shows a row: as a picture, as the start of its text, or by its informative columns.
 
