@@ -105,6 +105,6 @@ def test_every_command_has_a_section():
 
 def test_every_flag_is_on_the_page_of_flags():
     source = [path.read_text() for path in (ROOT / "src" / "ccmn" / "estimation").glob("*.py")]
-    codes = {code for text in source for code in re.findall(r'Flag\("(\w+)"', text)}
+    codes = {code for text in source for code in re.findall(r'(?:Flag|flag_labels)\("(\w+)"', text)}
     assert len(codes) > 5
     assert [code for code in codes if f"`{code}`" not in (DOCS / "flags.md").read_text()] == []
