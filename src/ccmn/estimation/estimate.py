@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -31,6 +31,36 @@ MIN_EXPECTED_POSITIVES = 10
 """A group that lacks a label although this number of positives is expected is flagged (probability below 0.0001)."""
 
 
+@overload
+def estimate_noise(
+    X: Any = ...,
+    Y_noisy: Labels | None = ...,
+    *,
+    noise_type: str | Sequence[str] = ...,
+    trusted: Any = ...,
+    votes: Any = ...,
+    pred_proba: Any = ...,
+    prevalence: Any = ...,
+    groups: None = ...,
+    random_state: RandomState = ...,
+) -> NoiseRates: ...
+
+
+@overload
+def estimate_noise(
+    X: Any = ...,
+    Y_noisy: Labels | None = ...,
+    *,
+    noise_type: str | Sequence[str] = ...,
+    trusted: Any = ...,
+    votes: Any = ...,
+    pred_proba: Any = ...,
+    prevalence: Any = ...,
+    groups: Sequence[Any],
+    random_state: RandomState = ...,
+) -> GroupRates: ...
+
+
 def estimate_noise(
     X: Any = None,
     Y_noisy: Labels | None = None,
@@ -42,7 +72,7 @@ def estimate_noise(
     prevalence: Any = None,
     groups: Sequence[Any] | None = None,
     random_state: RandomState = 0,
-) -> Any:
+) -> NoiseRates | GroupRates:
     r"""Estimate the noise rates of every label from noisy labels and further evidence.
 
     The default model of noisy labels gives out-of-fold log-odds f. The likelihood of
