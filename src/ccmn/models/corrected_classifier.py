@@ -223,7 +223,7 @@ class CorrectedClassifier(LabelClassifier):
             true[data.trusted[0]] = to_dense_array(data.trusted[1])
             rate = posterior.rho_neg + (1 - posterior.rho_pos - posterior.rho_neg) * true
             # A verified label has as much information as several noisy ones; it does not count in the likelihood.
-            factor = np.asarray(row_information(self.noise_, data))
+            factor = row_information(self.noise_, data.trusted, data.targets.labels)
             known = np.where(np.isnan(true), Y, rate)
             model.fit(data.X, known, factor if data.weights is None else factor * data.weights)
             found = model.out_of_fold_

@@ -153,10 +153,9 @@ class FittedNetwork:
 
         # The risk is convex in a. If the derivative has no zero in the interval, one of its ends is the minimum.
         low, high = _LOG_SLOPES
-        if derivative(low) >= 0:
-            log_a = low
-        else:
-            log_a = high if derivative(high) <= 0 else brentq(derivative, low, high, xtol=1e-14)
+        log_a = low if derivative(low) >= 0 else high
+        if derivative(low) < 0 < derivative(high):
+            log_a = brentq(derivative, low, high, xtol=1e-14)
         self.slope = float(np.exp(log_a) / scale)
 
 

@@ -345,23 +345,20 @@ def relative_information(noise: NoiseModel, labels: Any) -> NDArray[np.float64]:
     return np.asarray(np.clip(mean * (1 - mean) / (slope**2 * prevalence * (1 - prevalence)), 1, MAX_INFORMATION))
 
 
-def row_information(noise: NoiseModel, data: TrainingData) -> NDArray[np.float64] | None:
-    """Return the geometric mean of the information of the labels of each row (n,); None without trusted rows."""
-    if data.trusted is None:
-        return None
-    rows, true = data.trusted
+def row_information(noise: NoiseModel, trusted: Trusted, labels: Any) -> NDArray[np.float64]:
+    """Return the geometric mean of the information of the labels of each row (n,)."""
+    rows, true = trusted
     verified = np.ones((1, true.shape[1]), dtype=bool) if is_sparse(true) else ~np.isnan(true)
-    result = np.ones(data.targets.labels.shape[0])
-    result[rows] = np.exp((verified * np.log(relative_information(noise, data.targets.labels))).mean(1))
+    result = np.ones(labels.shape[0])
+    result[rows] = np.exp((verified * np.log(relative_information(noise, labels))).mean(1))
     return result
 
 
 def debias(data: TrainingData, model: NoiseModel, groups: GroupedNoise | None = None) -> Sample:
     """Return the rows with debiased labels, and with the noisy ones if the loss itself models the noise."""
-    labels, information = data.targets.labels, row_information(model, data)
-    importance = data.weights if information is None else information
-    if information is not None and data.weights is not None:
-        importance = information * data.weights
+    labels, importance = data.targets.labels, data.weights
+    if data.trusted is not None:
+        importance = row_information(model, data.trusted, labels) * (1 if importance is None else importance)
     p: Any
     if is_sparse(labels):
         p = _debias_sparse(data, model)
