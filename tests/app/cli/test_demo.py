@@ -29,8 +29,3 @@ def test_demo_json(printed, tmp_path):
     assert 0.2 < found["wrong_labels"] < 0.4
     assert found["report"] == str(folder / "report.html")
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
-
-
-def test_demo_output_must_be_a_folder(rejected, tmp_path):
-    (tmp_path / "taken").write_text("")
-    assert "taken: File exists" in rejected("demo", "--quick", "--out", tmp_path / "taken")
