@@ -89,26 +89,7 @@ class Launch:
             self._run(*tensors, *self._arguments)
             return
         compiled = self._kernel[self._grid](*tensors, *self._arguments, num_warps=self._warps)
-        self._run = _runner(compiled, (*self._grid, 1), tensors[0].get_device())  # type: ignore[union-attr]
-
-
-def _runner(compiled: Any, grid: tuple[int, int, int], device: int) -> Callable[..., Any]:
-    """Return a function of the arguments of a compiled kernel that runs it in the current stream.
-
-    It does what ``compiled[grid]`` does without hooks for profilers, in half of the time. PyTorch launches kernels in
-    the same way.
-    """
-    names = "run", "function", "packed_metadata"
-    current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    if current_stream is None or not all(hasattr(compiled, name) for name in names):
-        runner: Callable[..., Any] = compiled[grid]
-        return runner
-    run, function, metadata = (getattr(compiled, name) for name in names)
-
-    def launch(*arguments: Any) -> None:
-        run(*grid, current_stream(device), function, metadata, None, None, None, *arguments)
-
-    return launch
+        self._run = compiled[(*self._grid, 1)]
 
 
 _DIRECT_PAIRS = 1024
