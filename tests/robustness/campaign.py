@@ -256,6 +256,8 @@ def main() -> None:
     seconds = 60 * options.minutes / len(chosen) if options.minutes else float("inf")
     version = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     failed = False
+    if options.log:
+        options.log.mkdir(parents=True, exist_ok=True)
     for campaign in chosen:
         cases = 1 if options.case is not None else options.cases or campaign.cases
         log = options.log and options.log / f"{campaign.name}-{options.seed}.jsonl"
