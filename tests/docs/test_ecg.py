@@ -1,4 +1,4 @@
-"""The reading errors in electrocardiograms that README and guide report."""
+"""The reading errors in electrocardiograms that the guide reports."""
 
 from __future__ import annotations
 
