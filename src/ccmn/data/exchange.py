@@ -56,7 +56,7 @@ def read_json(path: Path) -> RawTable:
             if any("responses" in record or "annotation_agent" in record for record in records):
                 return _table(path, [_argilla_row(record) for record in records])
             return _plain_table(path, records)
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError) as error:  # pandas 2: a number is too large
             raise ValueError(f"the records do not have the structure of a known tool: {error}") from None
 
 
