@@ -19,17 +19,9 @@ from scipy.special import logit
 from torch import Tensor
 from typing_extensions import Self
 
-from ccmn._containers import is_sparse, to_dense_array
+from ccmn._containers import to_dense_array
 from ccmn._progress import show_phases
-from ccmn._validation import (
-    Constraints,
-    FloatArray,
-    Satisfies,
-    check_device,
-    check_parameters,
-    number,
-    one_of,
-)
+from ccmn._validation import Constraints, FloatArray, Satisfies, check_device, check_parameters, number, one_of
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates, cross_fit_proba
 from ccmn.estimation.noise_rates import NOISE_TYPES
@@ -38,25 +30,25 @@ from ccmn.losses import CORRECTIONS, SURROGATES, HammingLoss, RankingLoss
 from ccmn.models.label_classifier import LabelClassifier
 from ccmn.models.persistence import describe, describe_network, read_description, read_network
 from ccmn.models.predictor import LINKS, FittedNetwork, NetworkModule
-from ccmn.models.targets import Targets, encode_like, is_votes
+from ccmn.models.targets import Targets
 from ccmn.models.training_data import (
     Sample,
     Scaling,
     TrainingData,
     debias,
+    given_validation,
     prepare,
     read_features,
     resolve_noise,
     split,
 )
-from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
-from ccmn.noise.class_conditional import debias_labels
+from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.training import loop
-from ccmn.training.batches import Features, LabelSource, Rows, SparseLabels, label_source
+from ccmn.training.batches import Features, LabelSource, Rows, label_source
 from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
 from ccmn.training.distributed import ProcessGroup
 from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
-from ccmn.training.selection import MIN_IMPROVEMENT, KeepBest, ValidationCriterion, edge_advice
+from ccmn.training.selection import KeepBest, Run, ValidationCriterion, edge_advice, select_run
 from ccmn.training.stream import Stream
 
 if TYPE_CHECKING:
@@ -331,7 +323,7 @@ class CCMNClassifier(LabelClassifier):
         if validation is None:
             train, valid = split(train, self.validation_fraction, seed)
         else:
-            valid = self._given_validation(validation, data.targets, validation_is_clean)
+            valid = given_validation(self, validation, data.targets, validation_is_clean)
         scaling = Scaling.of(X, data.weights) if self.scale and isinstance(self.model, str) else None
         saved = None if checkpoint is None else self._checkpoint(checkpoint, 5, train, valid)
         n, device = X.shape[0], torch.device(check_device(self.device, torch.cuda.is_available()))
@@ -372,22 +364,6 @@ class CCMNClassifier(LabelClassifier):
         self._kind = "multiclass" if targets.kind == "multiclass" else one_hot
         self._sparse = targets.sparse and self._kind == "multilabel"
         self.extra_: dict[str, Any] = {}
-
-    def _given_validation(self, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
-        """Return the validation set of the user, whose labels are clean or noisy like the training labels."""
-        if self.group_noise_ is not None and not clean:
-            raise ValueError("groups require clean validation rows (validation_is_clean=True), or none")
-        X, y, noise = read_features(self, validation[0], reset=False), validation[1], None if clean else self.noise_
-        Y = encode_like(y, targets)
-        if Y.shape[0] != X.shape[0]:
-            raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
-        if is_sparse(Y):
-            return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
-        if np.isnan(Y).all():
-            raise ValueError("y of validation must contain observed labels; got only NaN")
-        if is_votes(y) and isinstance(noise, ClassConditionalNoise):
-            Y, noise = debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32), None
-        return Sample(X, Y if noise is None else noise.debias(Y))
 
     def _embedded(self, data: TrainingData, seed: int) -> TrainingData:
         """Return the data with out-of-fold embeddings of the network as features, from which rates are estimated.
@@ -443,7 +419,7 @@ class CCMNClassifier(LabelClassifier):
         valid_labels = label_source(valid.p, device, torch.float32)
         criterion = ValidationCriterion(name, loss, valid_features, valid_labels, valid_weights, group)
         lrs, size = [float(x) for x in np.atleast_1d(self.lr)], (features.d, loss.n_outputs(q))
-        runs: list[tuple[float, float, int, Network, int]] = []
+        runs: list[Run] = []
         history: list[dict[str, float]] = []
         checkpoints: list[Checkpoint] = []
         interrupted = False
@@ -490,20 +466,13 @@ class CCMNClassifier(LabelClassifier):
             for k, rate in enumerate(some):
                 epochs = enumerate(zip(losses, values), 1)
                 history += [{"lr": rate, "epoch": e, "loss": left[k], name: right[k]} for e, (left, right) in epochs]
-                runs.append((float(selection.value[0, 0, k]), rate, int(selection.epoch[0, 0, k]), network, k))
+                runs.append(Run(float(selection.value[0, 0, k]), rate, int(selection.epoch[0, 0, k]), network, k))
             if interrupted := result.interrupted:
                 break
-        smallest = min(value for value, *_ in runs)
-        # The first value that is smallest up to rounding.
-        value, rate, epoch, network, k = next(run for run in runs if run[0] <= smallest + MIN_IMPROVEMENT)
-        rows = [row for row in history if row["lr"] == rate]
-        # An interrupted epoch may already be the best one, although it has no row in the history.
-        best = rows[min(epoch, len(rows) - 1)]
-        self.selected_ = {"criterion": name, "value": value, "epochs": len(rows)}
-        self.selected_ |= {key: best[key] for key in ("lr", "epoch", "loss")}
+        best, self.selected_ = select_run(runs, history, name)
         self._history, self._checkpoints = history, () if interrupted else tuple(checkpoints)
         link = LINKS.get((self.loss, str(surrogate)), "slope")
-        self._network = FittedNetwork.of(network, k, q, has_dummy, link)
+        self._network = FittedNetwork.of(best.network, best.position, q, has_dummy, link)
         if scaling is not None:
             self._network.arrays = scaling.restore(self._network.arrays)
         self._network.fit_slope(valid)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ccmn._containers import is_sparse
 from ccmn._validation import check_device
-from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, prepare, resolve_noise
+from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, given_validation, prepare, resolve_noise
 from ccmn.training.distributed import ProcessGroup
 from ccmn.training.stream import Stream
 
@@ -93,7 +93,7 @@ def fit_shards(
         clf.feature_names_in_ = np.array(shards.feature_names, dtype=object)
     valid, noise = debias(data, clf.noise_), clf.noise_
     if validation is not None:
-        valid = clf._given_validation(validation, data.targets, validation_is_clean)
+        valid = given_validation(clf, validation, data.targets, validation_is_clean)
     files = [(file.name, file.stat().st_size) for file in shards.files]
     content = (files, shards.groups, (batch, buffer, piece, limit), *shards.footers(), X, Y, valid)
     saved = None if checkpoint is None else clf._checkpoint(checkpoint, 1, *content)

@@ -14,16 +14,11 @@ from pandas import DataFrame
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from ccmn._containers import (
-    is_dataframe,
-    is_sparse,
-    to_dense_array,
-    to_plain_container,
-)
+from ccmn._containers import is_dataframe, is_sparse, to_dense_array, to_plain_container
 from ccmn.estimation import NoiseRates, estimate_noise
 from ccmn.estimation.evidence import check_zeros_observed
 from ccmn.estimation.noise_rates import MIN_SIGNAL
-from ccmn.models.targets import Targets, Trusted, encode_targets, read_trusted
+from ccmn.models.targets import Targets, Trusted, encode_like, encode_targets, is_votes, read_trusted
 from ccmn.noise import ClassConditionalNoise, GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.noise.class_conditional import debias_labels, limit_rate_sums
 from ccmn.training.batches import DatasetRows, SparseLabels
@@ -407,3 +402,20 @@ def split(sample: Sample, fraction: float, seed: int) -> tuple[Sample, Sample]:
         if rows.weights is not None and not rows.weights.any():
             raise ValueError(f"Expected a positive sample_weight in a {part} row; got only 0. Pass validation=(X, y).")
     return train, valid
+
+
+def given_validation(estimator: Any, validation: tuple[Any, Any], targets: Targets, clean: bool) -> Sample:
+    """Return the validation set of the user, whose labels are clean or noisy like the training labels."""
+    if estimator.group_noise_ is not None and not clean:
+        raise ValueError("groups require clean validation rows (validation_is_clean=True), or none")
+    noise, (X, y) = None if clean else estimator.noise_, validation
+    X, Y = read_features(estimator, X, reset=False), encode_like(y, targets)
+    if Y.shape[0] != X.shape[0]:
+        raise ValueError(f"Expected as many rows of y as of X in validation, {X.shape[0]}; got {Y.shape[0]}")
+    if is_sparse(Y):
+        return Sample(X, SparseLabels(Y, None if noise is None else noise.debiasing()))
+    if np.isnan(Y).all():
+        raise ValueError("y of validation must contain observed labels; got only NaN")
+    if is_votes(y) and isinstance(noise, ClassConditionalNoise):
+        return Sample(X, debias_labels(Y, noise.rho_pos, noise.rho_neg).astype(np.float32))
+    return Sample(X, Y if noise is None else noise.debias(Y))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -137,6 +137,27 @@ class KeepBest:
             parameter.values.data.copy_(weights)
         for kept_buffer, buffer in zip(self.buffers, network.buffers):
             buffer.copy_(kept_buffer)
+
+
+class Run(NamedTuple):
+    """Training with one learning rate: its smallest criterion, the epoch of that, and where its weights are."""
+
+    value: float
+    lr: float
+    epoch: int
+    network: Network
+    position: int
+
+
+def select_run(runs: list[Run], history: list[dict[str, float]], criterion: str) -> tuple[Run, dict[str, Any]]:
+    """Return the run with the smallest criterion, and what is reported about it."""
+    smallest = min(run.value for run in runs)
+    best = next(run for run in runs if run.value <= smallest + MIN_IMPROVEMENT)  # the first one up to rounding
+    rows = [row for row in history if row["lr"] == best.lr]
+    # An interrupted epoch may already be the best one, although it has no row in the history.
+    row = rows[min(best.epoch, len(rows) - 1)]
+    selected = {"criterion": criterion, "value": best.value, "epochs": len(rows)}
+    return best, selected | {key: row[key] for key in ("lr", "epoch", "loss")}
 
 
 def edge_advice(selected: dict[str, Any], history: list[dict[str, float]]) -> list[str]:
