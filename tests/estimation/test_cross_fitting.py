@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logit
+from sklearn.neighbors import KNeighborsClassifier
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from ccmn import ClassConditionalNoise, cross_fit_proba
@@ -196,3 +197,19 @@ def test_invalid_arguments(arguments, error, message):
     settings = {"make_model": make_cnn, "X": IMAGES, "Y_noisy": Y, **FAST, **arguments}
     with pytest.raises(error, match=message):
         cross_fit_proba(settings.pop("make_model"), settings.pop("X"), settings.pop("Y_noisy"), **settings)
+
+
+def test_classifier_predicts_rows_that_it_has_not_seen():
+    """A nearest neighbor reproduces every label of its own training rows."""
+    X = RNG.normal(size=(200, 3))
+    labels = np.column_stack([X[:, 0] > 0, X[:, 1] > 1]) ^ (RNG.random((200, 2)) < 0.2)
+    fitted = cross_fit_proba(KNeighborsClassifier(1), X, labels.astype(int), n_folds=4)
+    assert fitted.embeddings is None
+    for k in range(4):
+        held_out = fitted.folds == k
+        expected = KNeighborsClassifier(1).fit(X[~held_out], labels[~held_out]).predict(X[held_out])
+        np.testing.assert_array_equal(fitted.pred_proba[held_out], expected)
+    with pytest.raises(ValueError, match="noise=None"):
+        cross_fit_proba(
+            KNeighborsClassifier(1), X, labels.astype(int), noise=ClassConditionalNoise(0.1, 0.1, n_labels=2)
+        )

@@ -1,7 +1,7 @@
-"""Out-of-fold probabilities and embeddings of networks, by cross-fitting.
+"""Out-of-fold probabilities of classifiers and networks, and embeddings of networks, by cross-fitting.
 
-A network that was trained on a row has memorized part of the noise of its labels. Its probabilities and embeddings of
-that row hide the noise, so that estimated rates are too small. Here every row is predicted by a network that was
+A model that was trained on a row has memorized part of the noise of its labels. Its probabilities and embeddings of
+that row hide the noise, so that estimated rates are too small. Here every row is predicted by a model that was
 trained on the other folds.
 """
 
@@ -16,9 +16,13 @@ import scipy.linalg
 import scipy.special
 import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import _num_samples, has_fit_parameter
 from torch import Tensor
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, Dataset, Subset
+from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
 from ccmn._progress import show_phases
@@ -37,7 +41,7 @@ from ccmn.estimation.posterior import fixed_rates
 from ccmn.losses import ForwardLoss, HammingLoss, MultiLabelLoss
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.batches import split_item
-from ccmn.training.default_model import stratified_folds
+from ccmn.training.default_model import log_odds, stratified_folds
 
 MAX_ANCHORS = 2000
 """Rows by which the embeddings of the folds are aligned."""
@@ -49,7 +53,7 @@ class CrossFit(NamedTuple):
     """Out-of-fold results of :func:`ccmn.cross_fit_proba`."""
 
     pred_proba: FloatArray
-    """P(noisy label = 1 | x) of every row (n, q), by a network that was not trained on the row; with ``noise``,
+    """P(noisy label = 1 | x) of every row (n, q), by a model that was not trained on the row; with ``noise``,
     P(true label = 1 | x)."""
     embeddings: NDArray[np.float32] | None
     """Out-of-fold embeddings (n, e) in common coordinates; None without a last layer."""
@@ -58,7 +62,7 @@ class CrossFit(NamedTuple):
 
 
 def cross_fit_proba(
-    make_model: Callable[[], torch.nn.Module],
+    model: Any,
     X: Any,
     Y_noisy: Labels | None = None,
     *,
@@ -76,18 +80,19 @@ def cross_fit_proba(
     random_state: RandomState = 0,
     verbose: int = 0,
 ) -> CrossFit:
-    """Return out-of-fold probabilities and embeddings of a network, by cross-fitting.
+    """Return out-of-fold probabilities of a classifier, or probabilities and embeddings of a network, by cross-fitting.
 
-    One network per fold is trained on the rows of the other folds, with the logistic loss of the noisy labels and
-    without noise correction. The held-out fold selects the number of epochs. Pass the embeddings to
+    A model per fold is trained on the noisy labels of the other folds, a network with the logistic loss and without
+    noise correction. The held-out fold selects the number of epochs. Pass the embeddings to
     ``estimate_noise(embeddings, Y_noisy)`` and the probabilities to :func:`ccmn.find_label_issues`. With ``noise``, the
     networks predict the true labels, and ``noise.posterior(Y_noisy, pred_proba)`` are the probabilities of the true
     labels given the features and the noisy labels, on which a network can be trained with any loss.
 
     Parameters
     ----------
-    make_model : callable
-        Function without arguments that returns a ``torch.nn.Module`` with one output (a logit) per label. It is called
+    model : classifier or callable
+        Classifier with ``predict_proba``, for which only ``n_folds`` and ``random_state`` have an effect, or a function
+        without arguments that returns a ``torch.nn.Module`` with one output (a logit) per label. The function is called
         once; all folds start from copies of the same weights. The module may return an object with the attribute
         ``logits``.
     X : array, Tensor, mapping of these, or Dataset
@@ -160,6 +165,14 @@ def cross_fit_proba(
     ((200, 10), (200, 24))
     """
     check_noise(noise, ClassConditionalNoise)
+    if hasattr(model, "predict_proba"):
+        if noise is not None or Y_noisy is None:
+            raise ValueError("A classifier requires Y_noisy, and noise=None; see CorrectedClassifier(estimator)")
+        Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
+        folds = stratified_folds(
+            np.nan_to_num(Y), min(check_count(n_folds, "n_folds"), len(Y)), as_generator(random_state)
+        )
+        return CrossFit(out_of_fold_proba(model, X, Y, folds), None, folds)
     settings: dict[str, Any] = {
         "epochs": check_count(epochs, "epochs"),
         "patience": check_count(patience, "patience"),
@@ -188,9 +201,9 @@ def cross_fit_proba(
     # With several GPUs, fork_rng warns unless its devices are listed.
     with torch.random.fork_rng(range(torch.cuda.device_count())), show_phases(verbose) as on_progress:
         torch.manual_seed(seed)
-        initial = make_model()
+        initial = model()
         if not isinstance(initial, torch.nn.Module):
-            raise TypeError(f"make_model() must return a torch.nn.Module; got {type(initial).__name__}")
+            raise TypeError(f"model() must return a torch.nn.Module; got {type(initial).__name__}")
         last = _head_name(initial, head, q)
         for k in range(n_folds):
             torch.manual_seed(seed + k)
@@ -299,7 +312,7 @@ def _train(
     q = labels.shape[1]
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if not trained:
-        raise ValueError("make_model() must return a module with trainable parameters; got none")
+        raise ValueError("model() must return a module with trainable parameters; got none")
     optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay)
     steps = epochs * -(-len(rows) // batch_size)
     schedule = OneCycleLR(optimizer, lr, steps, pct_start=WARM_UP) if one_cycle else None
@@ -362,3 +375,72 @@ def _logits(network: torch.nn.Module, batch: Any, q: int) -> Tensor:
         got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(f"the network must return one logit per label, shape (batch, {q}); got {got}")
     return outputs.float()
+
+
+def out_of_fold_proba(
+    estimator: Any, X: Any, Y: FloatArray, folds: NDArray[np.intp], weights: FloatArray | None = None
+) -> FloatArray:
+    """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
+    result = np.empty(Y.shape)
+    for k in np.unique(folds):
+        held_out, rest = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
+        part = None if weights is None else weights[rest]
+        posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest], part)
+        result[held_out] = posterior.proba(_safe_indexing(X, held_out))
+    return result
+
+
+class NoisyPosterior:
+    """P(noisy label = 1 | x) of all labels, from clones of a scikit-learn classifier.
+
+    A label with a single observed value gets the constant (k + 1/2) / (n + 1) for k ones among n observations.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        self.estimators: list[Any] = []
+        self._columns: list[NDArray[np.intp]] = []
+
+    def fit(self, X: Any, Y: FloatArray, weights: FloatArray | None = None) -> Self:
+        """Fit one clone for all labels with different observed values, or one for each of them."""
+        if weights is not None and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise ValueError(f"sample_weight is not supported by {type(self.estimator).__name__}; use None")
+        ones, zeros = (Y == 1).sum(0), (Y == 0).sum(0)
+        self._share = (ones + 0.5) / (ones + zeros + 1)
+        varied = np.flatnonzero((ones > 0) & (zeros > 0))
+        tags = get_tags(self.estimator)
+        multi_output = tags.target_tags.multi_output or tags.classifier_tags.multi_label
+        if multi_output and varied.size > 1 and not np.isnan(Y[:, varied]).any():
+            self._columns = [varied]
+            self.estimators = [self._fitted(X, Y[:, varied].astype(np.int64), weights)]
+            return self
+        self._columns = [np.array([j]) for j in varied]
+        for j in varied:
+            observed = np.flatnonzero(~np.isnan(Y[:, j]))
+            target = Y[observed, j].astype(np.int64)
+            rows = X if observed.size == len(Y) else _safe_indexing(X, observed)
+            target = target if tags.target_tags.single_output else target[:, None]
+            self.estimators.append(self._fitted(rows, target, None if weights is None else weights[observed]))
+        return self
+
+    def _fitted(self, X: Any, y: Any, weights: FloatArray | None) -> Any:
+        return clone(self.estimator).fit(X, y, **({} if weights is None else {"sample_weight": weights}))
+
+    def proba(self, X: Any) -> FloatArray:
+        """Return the probabilities (n, q) in float64."""
+        result = np.tile(self._share, (_num_samples(X), 1))
+        for estimator, columns in zip(self.estimators, self._columns):
+            result[:, columns] = positive_columns(estimator.predict_proba(X), columns.size)
+        return result
+
+    def log_odds(self, X: Any) -> FloatArray:
+        """Return the log-odds (n, q) of the noisy labels."""
+        return log_odds(self.proba(X))
+
+
+def positive_columns(proba: Any, q: int) -> FloatArray:
+    """Return P(label = 1), (n, q), from q arrays (n, 2), an array (n, q), or an array (n, 2) for one label."""
+    if isinstance(proba, list):
+        return np.column_stack([np.asarray(label)[:, 1] for label in proba])
+    array = np.asarray(proba, dtype=np.float64)
+    return array[:, -1:] if q == 1 else array

@@ -9,9 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import clone
-from sklearn.utils import Tags, _safe_indexing, check_array, get_tags
-from sklearn.utils.validation import _num_samples, has_fit_parameter
+from sklearn.utils import Tags, check_array, get_tags
 from torch import Tensor
 from typing_extensions import Self
 
@@ -21,6 +19,7 @@ from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Satisfies, check_parameters, number, one_of
 from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
+from ccmn.estimation.cross_fitting import NoisyPosterior, out_of_fold_proba
 from ccmn.estimation.estimate import model_posterior
 from ccmn.estimation.likelihood import label_surfaces
 from ccmn.estimation.link import CorrectedCurve
@@ -287,7 +286,8 @@ class CorrectedClassifier(LabelClassifier):
         for name in ("n_features_in_", "feature_names_in_"):
             if self.estimators_ and hasattr(self.estimators_[0], name):
                 setattr(self, name, getattr(self.estimators_[0], name))
-        f = log_odds(out_of_fold_proba(self.estimator, X, Y, self.cv, seed, weights))
+        folds = stratified_folds(np.nan_to_num(Y), min(self.cv, len(Y)), np.random.default_rng(seed))
+        f = log_odds(out_of_fold_proba(self.estimator, X, Y, folds, weights))
         zero, weight = np.zeros(Y.shape[1]), np.ones(len(Y)) if weights is None else weights / weights.mean()
         calibration = fixed_rates(f, Y, zero, zero, weight)
         slope, offset = calibration.slope[:, 0, 0], calibration.offset[:, 0, 0]
@@ -415,73 +415,3 @@ class CorrectedModule(torch.nn.Module):
         index = below.long()
         low, high = self.values.gather(0, index), self.values.gather(0, index + 1)
         return torch.sigmoid(low + (place - below) * (high - low))
-
-
-def out_of_fold_proba(
-    estimator: Any, X: Any, Y: FloatArray, n_folds: int, seed: int, weights: FloatArray | None = None
-) -> FloatArray:
-    """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
-    result = np.empty(Y.shape)
-    folds = stratified_folds(np.nan_to_num(Y), min(n_folds, len(Y)), np.random.default_rng(seed))
-    for k in np.unique(folds):
-        held_out, rest = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
-        part = None if weights is None else weights[rest]
-        posterior = NoisyPosterior(estimator).fit(_safe_indexing(X, rest), Y[rest], part)
-        result[held_out] = posterior.proba(_safe_indexing(X, held_out))
-    return result
-
-
-class NoisyPosterior:
-    """P(noisy label = 1 | x) of all labels, from clones of a scikit-learn classifier.
-
-    A label with a single observed value gets the constant (k + 1/2) / (n + 1) for k ones among n observations.
-    """
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-        self.estimators: list[Any] = []
-        self._columns: list[NDArray[np.intp]] = []
-
-    def fit(self, X: Any, Y: FloatArray, weights: FloatArray | None = None) -> Self:
-        """Fit one clone for all labels with different observed values, or one for each of them."""
-        if weights is not None and not has_fit_parameter(self.estimator, "sample_weight"):
-            raise ValueError(f"sample_weight is not supported by {type(self.estimator).__name__}; use None")
-        ones, zeros = (Y == 1).sum(0), (Y == 0).sum(0)
-        self._share = (ones + 0.5) / (ones + zeros + 1)
-        varied = np.flatnonzero((ones > 0) & (zeros > 0))
-        tags = get_tags(self.estimator)
-        multi_output = tags.target_tags.multi_output or tags.classifier_tags.multi_label
-        if multi_output and varied.size > 1 and not np.isnan(Y[:, varied]).any():
-            self._columns = [varied]
-            self.estimators = [self._fitted(X, Y[:, varied].astype(np.int64), weights)]
-            return self
-        self._columns = [np.array([j]) for j in varied]
-        for j in varied:
-            observed = np.flatnonzero(~np.isnan(Y[:, j]))
-            target = Y[observed, j].astype(np.int64)
-            rows = X if observed.size == len(Y) else _safe_indexing(X, observed)
-            target = target if tags.target_tags.single_output else target[:, None]
-            self.estimators.append(self._fitted(rows, target, None if weights is None else weights[observed]))
-        return self
-
-    def _fitted(self, X: Any, y: Any, weights: FloatArray | None) -> Any:
-        return clone(self.estimator).fit(X, y, **({} if weights is None else {"sample_weight": weights}))
-
-    def proba(self, X: Any) -> FloatArray:
-        """Return the probabilities (n, q) in float64."""
-        result = np.tile(self._share, (_num_samples(X), 1))
-        for estimator, columns in zip(self.estimators, self._columns):
-            result[:, columns] = positive_columns(estimator.predict_proba(X), columns.size)
-        return result
-
-    def log_odds(self, X: Any) -> FloatArray:
-        """Return the log-odds (n, q) of the noisy labels."""
-        return log_odds(self.proba(X))
-
-
-def positive_columns(proba: Any, q: int) -> FloatArray:
-    """Return P(label = 1), (n, q), from q arrays (n, 2), an array (n, q), or an array (n, 2) for one label."""
-    if isinstance(proba, list):
-        return np.column_stack([np.asarray(label)[:, 1] for label in proba])
-    array = np.asarray(proba, dtype=np.float64)
-    return array[:, -1:] if q == 1 else array
