@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -14,7 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from safetensors.numpy import load, save
+from torch.utils._python_dispatch import TorchDispatchMode
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,6 +71,41 @@ def load_script(path: str) -> ModuleType:
     return module
 
 
+_PEAK = """
+def peak(call):
+    def status(key):
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = status("VmRSS")
+    call()
+    return status("VmHWM") - before
+"""
+
+
+def run_measured(code: str, *arguments: str) -> str:
+    """Return what the code prints; it can call ``peak(f)`` for the largest growth of memory during f(), in MB.
+
+    Large blocks are returned to the system at once, so that only used memory is counted.
+    """
+    command = [sys.executable, "-c", _PEAK + code, *arguments]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+class Largest(TorchDispatchMode):
+    """Dispatch mode that records the largest number of entries of any tensor that an operation returns."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = result if isinstance(result, (tuple, list)) else (result,)
+        self.entries = max([self.entries, *(t.numel() for t in tensors if isinstance(t, torch.Tensor))])
+        return result
+
+
 ONE_COLUMN = "multilabel only: the check expects a 1-d answer to a target of one column"
 TWO_VALUES = "labels are 0/1: the check's one column holds 1 and 2"
 LABELS_ONLY = {
@@ -91,8 +129,6 @@ LABELS_ONLY = {
 
 def slope_of(phi, t):
     """Return the derivative of a surrogate."""
-    import torch
-
     leaf = t.detach().requires_grad_()
     return torch.autograd.grad(phi(leaf).sum(), leaf)[0]
 

@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccmn.losses import CORRECTIONS, SURROGATES, ForwardLoss, HammingLoss, RankingLoss, hamming_loss, ranking_loss
-from ccmn.noise import ClassConditionalNoise, PartialNoise, TransitionNoise
+from ccmn.noise import ClassConditionalNoise, TransitionNoise
+from helpers import Largest
 from reference import PHI, double_sum
 
 BOTH = pytest.mark.parametrize("make", [HammingLoss, RankingLoss])
@@ -34,18 +34,6 @@ def test_module_applies_the_function_to_debiased_labels(make, surrogate):
         scores = loss.decision(outputs)
         expected = ranking_loss(scores, p, surrogate) + hamming_loss(scores, p, surrogate)
     torch.testing.assert_close(loss(outputs, Y), expected)
-
-
-class Largest(TorchDispatchMode):
-    """Dispatch mode that records the largest number of entries of any tensor that an operation returns."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        tensors = result if isinstance(result, (tuple, list)) else (result,)
-        self.entries = max([self.entries, *(t.numel() for t in tensors if isinstance(t, torch.Tensor))])
-        return result
 
 
 @BOTH
@@ -304,8 +292,3 @@ def test_pickle(make):
 def test_no_rows(make, correction):
     loss = make(correction=correction, reduction="sum")
     assert loss(torch.zeros(0, loss.n_outputs(3)), torch.zeros(0, 3)).shape == ()
-
-
-def test_repr():
-    text = repr(RankingLoss(noise=PartialNoise(0.2, n_labels=3)))
-    assert "surrogate='sigmoid', noise=PartialNoise, reduction='mean'" in text

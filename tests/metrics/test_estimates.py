@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccmn.metrics import METRICS, Estimate, hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
+from helpers import Largest
 from metrics import reference
 from metrics.strategies import Estimated, central_difference, labels_and_predictions, labels_and_scores, make_task
 from reference import noisy_vectors
@@ -60,16 +60,6 @@ class TestUnbiased:
                 mean += w * found.value
             assert mean == pytest.approx(metric.function([y], other[:1]), abs=1e-12)
 
-    def test_sums_of_f1_and_auc_are_unbiased(self):
-        """Numerator and denominator of every ratio, over all noisy versions of one label."""
-        y, h, f = [1, 0, 1, 0], [1, 1, 0, 0], [0.5, 0.5, 0.1, 0.7]
-        noise = ClassConditionalNoise(0.25, 0.3, n_labels=1)
-        mean = np.zeros(4)
-        for v, w in noisy_vectors(y, [0.25] * 4, [0.3] * 4):
-            p = noise.debias(np.array(v)[:, None])[:, 0]
-            mean += w * np.array([sum(p * h), sum(p), *reference.pair_sums(p, f)])
-        np.testing.assert_allclose(mean, [1, 2, *reference.pair_sums(y, f)], atol=1e-12)
-
     def test_transition_matrix(self):
         noise = TransitionNoise([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.0, 0.4, 0.6]])
         scores = np.array([[0.3, 0.3, 0.1], [2.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
@@ -97,12 +87,6 @@ class TestCleanLabels:
             found = metric.function(Y, other, noise=self.zero(Y.shape[1]))
             assert found.value == pytest.approx(metric.function(Y, other), abs=1e-12, nan_ok=True)
             assert found.status == STATUS[metric.name]
-
-    def test_ranking_loss_is_pooled(self):
-        Y, scores = make_task(50)
-        metric = METRICS["ranking_loss"]
-        found = metric.function(Y, scores, noise=self.zero(4))
-        assert found.value == pytest.approx(clean_value(metric, Y, scores), abs=1e-12)
 
     def test_many_labels(self):
         rng = np.random.default_rng(0)
@@ -292,29 +276,6 @@ class TestNotEstimable:
                 assert not np.isnan(share)
                 assert not caught
                 assert np.isnan(found.se) == (n == 1)
-
-    @pytest.mark.parametrize(
-        ("name", "reason"), [("ranking_loss", "pairs is not positive"), ("macro_auc", "no label has enough")]
-    )
-    @pytest.mark.parametrize("rate", [0.95, 0.999])
-    def test_warning_gives_the_reason(self, name, reason, rate):
-        Y, scores = make_task(200)
-        with pytest.warns(UserWarning, match=f"{name} cannot be estimated.*n_samples=200.*{reason}"):
-            found = METRICS[name].function(Y, scores, noise=ClassConditionalNoise(rate, 0, n_labels=4))
-        assert np.isnan([found.value, found.se]).all()
-
-
-class Largest(TorchDispatchMode):
-    """Dispatch mode that records the largest number of entries of any created tensor."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(tensor, torch.Tensor):
-                self.entries = max(self.entries, tensor.numel())
-        return result
 
 
 @every_metric

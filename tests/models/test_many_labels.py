@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse
 
 from ccmn import CCMNClassifier, ClassConditionalNoise, metrics
 from ccmn.noise import GroupedNoise
+from helpers import run_measured
 
 N, D, Q = 300, 6, 9
 
@@ -116,7 +113,7 @@ def test_criterion_in_blocks_is_that_of_all_rows(monkeypatch, task, loss, weight
 
 
 MEMORY = """
-import resource, numpy as np, scipy.sparse, torch
+import numpy as np, scipy.sparse
 from ccmn import CCMNClassifier, ClassConditionalNoise
 n, d, q, batch = 3000, 8, 20_000, 16
 rng = np.random.default_rng(0)
@@ -126,23 +123,15 @@ noise = ClassConditionalNoise(0.2, 1e-5, n_labels=q)
 settings = {"lr": 5e-3, "epochs": 1, "batch_size": batch, "random_state": 0}
 fit = lambda k: CCMNClassifier(noise, loss="hamming", surrogate="logistic", **settings).fit(X[:k], Y[:k])
 fit(100).predict(X[:10])  # loads modules
-def status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(key))
-with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")
-before = status("VmRSS")
-clf = fit(n)
-assert scipy.sparse.issparse(clf.predict(X[:100]))
-assert clf.top_labels(X, 5)[0].shape == (n, 5)
-print(status("VmHWM") - before)
+def work():
+    clf = fit(n)
+    assert scipy.sparse.issparse(clf.predict(X[:100]))
+    assert clf.top_labels(X, 5)[0].shape == (n, 5)
+print(peak(work))
 """
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_rows_times_labels():
     """3,000 rows x 20,000 labels would be 240 MB as one dense float32 matrix."""
-    # Large blocks are returned to the system at once, so that only used memory is counted.
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, env=environment)
-    assert float(done.stdout) < 100
+    assert float(run_measured(MEMORY)) < 100
