@@ -68,26 +68,6 @@ def test_probabilities_are_calibrated(loss, surrogate):
     assert sum(abs(error[bins == k].sum()) for k in range(5)) / error.size < 0.1
 
 
-@pytest.mark.parametrize(
-    "wrap", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, torch.tensor, pd.DataFrame, np.asfortranarray]
-)
-@pytest.mark.parametrize("loss", ["hamming", "ranking"])
-def test_features_in_every_container(loss, wrap):
-    # Sparse features are scaled in a different way.
-    expected = classifier(loss=loss, scale=False).fit(X, Z).decision_function(X_TEST)
-    clf = classifier(loss=loss, scale=False).fit(wrap(X), Z)
-    np.testing.assert_allclose(clf.decision_function(wrap(X_TEST)), expected, rtol=1e-3, atol=1e-4)
-
-
-def test_labels_in_every_container():
-    expected = classifier().fit(X, Z).decision_function(X_TEST)
-    sets = [set(map(str, np.flatnonzero(row))) for row in Z]
-    for labels in (Z, scipy.sparse.csr_array(Z), torch.tensor(Z), pd.DataFrame(Z), Z.astype(bool), Z.tolist(), sets):
-        clf = classifier().fit(X, labels)
-        np.testing.assert_array_equal(clf.decision_function(X_TEST), expected)
-    assert clf.classes_.tolist() == list(clf.label_names_) == [str(j) for j in range(10)]
-
-
 @pytest.mark.parametrize("loss", ["hamming", "ranking"])
 @pytest.mark.parametrize("value", [0, 1])
 def test_constant_labels_are_predicted(value, loss):

@@ -20,7 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ccmn.data import load_digit_scenes, make_noisy_multilabel
+from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import hamming_loss
 from ccmn.models import CorrectedClassifier, load_model
 from ccmn.noise import ClassConditionalNoise, MissingNoise, PartialNoise, TransitionNoise
@@ -83,22 +83,6 @@ def test_calibrated_probabilities_are_inverted_exactly():
 
 
 @pytest.mark.parametrize(
-    "noise",
-    [PartialNoise(0.6, n_labels=10), "partial"],
-)
-def test_outperforms_the_uncorrected_classifier_on_digit_scenes(noise):
-    data = load_digit_scenes(2000)
-    X, Y = data.X, data.Y
-    noisy = PartialNoise(0.6, n_labels=10).corrupt(Y, random_state=0)
-    plain, corrected = (
-        CorrectedClassifier(LogisticRegression(C=0.01), how, random_state=0).fit(X[:1000], noisy[:1000])
-        for how in (None, noise)
-    )
-    assert hamming_loss(Y[1000:], corrected.predict(X[1000:])) < 0.25
-    assert hamming_loss(Y[1000:], plain.predict(X[1000:])) > 0.6
-
-
-@pytest.mark.parametrize(
     "estimator",
     [
         GaussianNB(),
@@ -147,22 +131,6 @@ def test_estimated_rates(noise, kind):
     assert np.abs(model.noise_.rho_pos + model.noise_.rho_neg - [0.3, 0.4]).max() < 0.15
     again = CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(data.X, data.Y_noisy)
     assert again.noise_ == model.noise_
-
-
-def test_containers(task):
-    Y = task.Y_noisy
-    expected = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, Y).predict(task.X)
-    for labels in (pd.DataFrame(Y), scipy.sparse.csr_array(Y), Y.tolist(), Y.astype(bool)):
-        model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(task.X, labels)
-        np.testing.assert_array_equal(model.predict(task.X), expected)
-    X = pd.DataFrame(task.X, columns=list("abcde"))
-    model = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(X, Y)
-    assert model.feature_names_in_.tolist() == list("abcde")
-    assert model.n_features_in_ == 5
-    sparse = CorrectedClassifier(LogisticRegression(), NOISE, random_state=0).fit(scipy.sparse.csr_array(task.X), Y)
-    assert (sparse.predict(scipy.sparse.csr_array(task.X)) == expected).mean() > 0.99
-    named = CorrectedClassifier(LogisticRegression(), None).fit(X, pd.DataFrame(Y, columns=["sea", "sky", "sun"]))
-    assert named.noise_.label_names == ("sea", "sky", "sun")
 
 
 def test_texts():
@@ -278,16 +246,6 @@ def test_many_labels_recommend_the_other_class(monkeypatch):
     Y = np.random.default_rng(0).integers(0, 2, (60, 11))
     with pytest.warns(UserWarning, match="meant for up to 10 labels; y has 11. CCMNClassifier"):
         CorrectedClassifier(noise=None, random_state=0).fit(np.arange(120.0).reshape(60, 2), Y)
-
-
-@pytest.mark.parametrize("noise", [NOISE, "both"])
-def test_bfloat16_tensors_are_converted_to_float32(task, noise):
-    X, Y = torch.tensor(task.X[:300]).bfloat16(), task.Y_noisy[:300].astype(float)
-    Y[:5, 0] = np.nan
-    array = X.float().numpy()
-    model, expected = (CorrectedClassifier(LogisticRegression(), noise, random_state=0).fit(x, Y) for x in (X, array))
-    for method in ("predict", "predict_proba", "decision_function"):
-        np.testing.assert_array_equal(getattr(model, method)(X), getattr(expected, method)(array))
 
 
 def test_error_messages(task):

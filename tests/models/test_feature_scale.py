@@ -1,4 +1,4 @@
-"""Scaling of features inside the estimator: reference values, and predictions that hardly depend on units."""
+"""Scaling of features inside the estimator: reference values, and a fit without scaling."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
-from ccmn import CCMNClassifier, CorrectedClassifier, load_model
+from ccmn import CCMNClassifier
 from ccmn.data import make_noisy_multilabel
 from ccmn.metrics import micro_f1
 from ccmn.models.training_data import Scaling
@@ -52,36 +51,12 @@ NOISE = ClassConditionalNoise([0.2, 0.1, 0.1], [0.1, 0.2, 0.1])
 TASK = make_noisy_multilabel(1000, 5, 3, strength=6, noise=NOISE, random_state=0)
 UNITS, CENTERS = np.array([12, 20_000, 0.1, 1, 300]), np.array([40, 50_000, 1.7, 0, 2015])
 RAW = pd.DataFrame(TASK.X * UNITS + CENTERS, columns=["age", "income", "height", "score", "year"])
-STANDARD = pd.DataFrame(StandardScaler().fit_transform(TASK.X), columns=RAW.columns)
 TRAIN, TEST = slice(0, 700), slice(700, 1000)
-MODELS = {
-    "default": CorrectedClassifier(noise=NOISE, random_state=0),
-    "hamming": CCMNClassifier(NOISE, loss="hamming", epochs=20, random_state=0),
-    "ranking": CCMNClassifier(NOISE, epochs=20, random_state=0),
-    "mlp": CCMNClassifier(NOISE, model="mlp", epochs=10, random_state=0),
-}
-
-
-def f1_of(clf, X):
-    return micro_f1(TASK.Y[TEST], clf.predict(X.iloc[TEST]))
-
-
-@pytest.mark.parametrize("clf", MODELS.values(), ids=MODELS)
-def test_raw_units_are_as_good_as_standardized_features(tmp_path, clf):
-    raw, standard = (clone(clf).fit(X.iloc[TRAIN], TASK.Y_noisy[TRAIN]) for X in (RAW, STANDARD))
-    assert f1_of(raw, RAW) == pytest.approx(f1_of(standard, STANDARD), abs=0.01)
-    assert f1_of(raw, RAW) > 0.75
-    raw.save(tmp_path / "m.ccmn")
-    again = load_model(tmp_path / "m.ccmn")
-    assert np.array_equal(again.predict_proba(RAW), raw.predict_proba(RAW))
-    if hasattr(raw, "coef_"):
-        expected = RAW.to_numpy() @ raw.coef_.T + raw.intercept_
-        np.testing.assert_allclose(raw.decision_function(RAW), expected, atol=1e-6)
-        np.testing.assert_allclose(raw.coef_ * UNITS, standard.coef_ / TASK.X.std(0), atol=0.05)
 
 
 def test_scaling_can_be_turned_off():
     settings = {"loss": "ranking", "epochs": 3, "random_state": 0}
     raw = CCMNClassifier(NOISE, scale=False, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
     scaled = CCMNClassifier(NOISE, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
-    assert f1_of(raw, RAW) < f1_of(scaled, RAW) - 0.05
+    f1 = [micro_f1(TASK.Y[TEST], clf.predict(RAW.iloc[TEST])) for clf in (raw, scaled)]
+    assert f1[0] < f1[1] - 0.05

@@ -6,7 +6,6 @@ import errno
 import os
 import pickle
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -65,21 +64,6 @@ def test_custom_networks_require_the_model_argument(tmp_path):
         load_model(tmp_path / "m.ccmn").predict(X)
     with pytest.raises(ValueError, match=r"^The network created by model\(\.\.\.\) does not match the saved weights"):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
-
-
-def test_several_writers_of_one_model(tmp_path):
-    """A reader finds a complete model at any time."""
-    clf, path = fitted(), tmp_path / "m.ccmn"
-    clf.save(path)
-    expected = clf.decision_function(X)
-
-    def save_and_load(_):
-        clf.save(path)
-        return np.array_equal(load_model(path).decision_function(X), expected)
-
-    with ThreadPoolExecutor(3) as pool:
-        assert all(pool.map(save_and_load, range(30)))
-    assert [child.name for child in tmp_path.iterdir()] == ["m.ccmn"]
 
 
 def test_failed_save_keeps_the_previous_model_and_names_the_file(tmp_path, monkeypatch):
