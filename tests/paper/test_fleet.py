@@ -91,26 +91,21 @@ def test_refit_uses_all_known_rows_and_the_selected_epoch(data, monkeypatch):
         assert after.values["clean"][metric] != before.values["clean"][metric]
 
 
-# -- The selection must not depend on the test rows
-
-
-def selected(data, repeats):
-    return [o.chosen for o in run_fleet(data, repeats, list(PAPER_METHODS[:6]), FleetSettings(epochs=3, refit=True))]
-
-
-def assert_no_leak(data, repeats):
-    """Check that other labels, features or noisy labels of the test rows lead to the same selection."""
-    before = selected(data, repeats)
-    test = repeats[0].test
-    Y, X, noisy = np.array(data.Y), np.array(data.X), np.array(repeats[0].noisy)
-    Y[test], X[test], noisy[test] = 1 - Y[test], 5 - 3 * X[test], 1 - noisy[test]
-    assert selected(replace(data, Y=Y), repeats) == before
-    assert selected(replace(data, X=X), repeats) == before
-    assert selected(data, [replace(repeats[0], noisy=noisy)]) == before
-
-
 def test_selection_does_not_depend_on_test_rows(data):
-    assert_no_leak(data, repeats_of(data, LITERAL, 1))
+    """Other labels, features or noisy labels of the test rows lead to the same selection."""
+
+    def selected(data, repeat):
+        settings = FleetSettings(epochs=3, refit=True)
+        return [outcome.chosen for outcome in run_fleet(data, [repeat], list(PAPER_METHODS[:6]), settings)]
+
+    repeat = make_repeat(data, LITERAL, 0)
+    Y, X, noisy = np.array(data.Y), np.array(data.X), np.array(repeat.noisy)
+    for values in (Y, X, noisy):
+        values[repeat.test] = 1 - values[repeat.test]
+    before = selected(data, repeat)
+    assert selected(replace(data, Y=Y), repeat) == before
+    assert selected(replace(data, X=X), repeat) == before
+    assert selected(data, replace(repeat, noisy=noisy)) == before
 
 
 # -- Criteria

@@ -19,7 +19,6 @@ from ccmn.paper.baselines.particle_stages import (
     label_pairs,
     make_ties_negative,
     nearest,
-    neighbors_outside,
     pair_samples,
     propagate,
     reconstruction_weights,
@@ -75,13 +74,6 @@ def test_map_matches_plain_loops(task):
     for i, row in enumerate(clf.decision_function(X_new)):
         posterior = reference.map_posterior(S, clf.credible_, counted, reference.map_counts(votes, 4, i))
         assert row == pytest.approx(np.array(posterior) - 0.5, abs=1e-8)
-
-
-def test_both_svm_solvers_give_nearly_equal_votes(task, fitted):
-    X, _, S, X_new, _ = task
-    fast = PARTICLE(svm="liblinear").fit(X, S)
-    agreement = fast.pairs_.votes(X_new) == fitted.pairs_.votes(X_new)
-    assert agreement.mean() > 0.98
 
 
 def test_ties_are_not_predicted():
@@ -159,18 +151,6 @@ def test_nearest_matches_exhaustive_search(seed, k, sparse):
         expected = reference.neighbors(X, i, among, k)
         assert index[i].tolist() == [a for _, a in expected]
         assert distances[i] == pytest.approx([distance for distance, _ in expected], abs=1e-9)
-
-
-@pytest.mark.parametrize("n_folds", [2, 4, 10])
-@pytest.mark.parametrize("k", [1, 7])
-def test_neighbors_outside_a_fold(n_folds, k):
-    # With sorted rows, contiguous folds contain most neighbors of a row.
-    X = np.sort(np.random.default_rng(0).random((40, 1)), axis=0)
-    folds = assign_folds(40, n_folds, None)
-    for fold, (index, _) in enumerate(neighbors_outside(X, folds, k)):
-        for i in range(40):
-            expected = reference.neighbors(X, i, np.flatnonzero(folds != fold), k)
-            assert index[i].tolist() == [a for _, a in expected]
 
 
 # Label propagation
