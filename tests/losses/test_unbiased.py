@@ -125,34 +125,3 @@ def test_partial_noise_gives_the_coefficients_of_eq_9_and_eq_10(seed, q):
     for t in {a - b for a in f for b in f if a != b}:
         expected = eq10(f, signs, rho, lambda x, t=t: float(x == t))
         assert coefficient_of(ranking_loss, p, t, q) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
-@settings(max_examples=30)
-@given(noise=noises(largest=6), seed=SEEDS)
-def test_sigmoid_loss_has_positive_weights_up_to_a_constant(noise, seed):
-    """With phi(t) + phi(-t) = 1 the unbiased loss differs from a loss with positive weights by a constant."""
-    torch.manual_seed(seed)
-    q = noise.n_labels
-    y = torch.randint(0, 2, (q,)).double()
-    f, g = torch.randn(2, q, dtype=torch.float64)
-    p = noise.debias(y)
-    r = 1 - torch.tensor(noise.rho_pos) - torch.tensor(noise.rho_neg)
-    difference = torch.tensor(noise.rho_pos - noise.rho_neg)
-    weight = torch.where(y == 1, 1 + difference, 1 - difference) / r
-    assert (weight > 0).all()
-
-    def weighted(scores):
-        return (weight * torch.sigmoid(-(2 * y - 1) * scores)).sum()
-
-    change = hamming_loss(f, p, "sigmoid") - hamming_loss(g, p, "sigmoid")
-    torch.testing.assert_close(change, weighted(f) - weighted(g), rtol=1e-10, atol=1e-9)
-
-    def weighted_pairs(scores):
-        j, k = torch.triu_indices(q, q, 1)
-        return (weight_of_pairs(p[j] - p[k]) * torch.sigmoid(-torch.sign(p[j] - p[k]) * (scores[j] - scores[k]))).sum()
-
-    def weight_of_pairs(difference_of_labels):
-        return difference_of_labels.abs()  # (p_j - p_k) phi(t) = |p_j - p_k| phi(sign t) - a constant
-
-    change = ranking_loss(f, p, "sigmoid") - ranking_loss(g, p, "sigmoid")
-    torch.testing.assert_close(change, weighted_pairs(f) - weighted_pairs(g), rtol=1e-9, atol=1e-8)

@@ -38,14 +38,6 @@ def test_equal_to_scikit_learn(levels):
     assert average_precision(*case) == pytest.approx(expected, abs=1e-12)
 
 
-def test_half_ties_of_ranking_and_reverse_sum_to_one():
-    Y, scores = random_case(50, 9, levels=3)
-    rows = ranking_loss_rows(torch.tensor(Y), torch.tensor(scores), ties="half")
-    reverse = ranking_loss_rows(torch.tensor(Y), -torch.tensor(scores), ties="half")
-    has_pairs = (Y.sum(1) > 0) & (Y.sum(1) < 9)
-    torch.testing.assert_close(rows + reverse, torch.tensor(has_pairs).double())
-
-
 def test_counts_are_exact_for_many_labels():
     q, half = 200_000, 100_000
     # The upper half of the scores is negative, so every pair is wrong. A swap in the middle corrects one pair.

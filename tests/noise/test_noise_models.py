@@ -162,14 +162,6 @@ def test_flip_frequencies(container):
     assert np.abs(np.cov(flipped.T)[np.triu_indices(3, 1)]).max() < 5 * 0.25 / np.sqrt(n)
 
 
-def test_transition_frequencies():
-    noise = MEMBERS["transition"]
-    Y = np.tile(np.eye(3, dtype=int), (20_000, 1))
-    noisy = noise.corrupt(Y, random_state=0)
-    counted = Y.T @ noisy / 20_000
-    assert np.abs(counted - noise.T).max() < 5 * 0.5 / np.sqrt(20_000)
-
-
 def test_many_sparse_labels_stay_sparse():
     rng = np.random.default_rng(0)
     cells = np.unique(rng.integers(2000 * 100_000, size=20_000))
