@@ -21,8 +21,8 @@ from ccmn._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from ccmn import audit, data, estimation, losses, metrics, models, noise, paper, votes
+    from ccmn._messages import NoiseWarning
     from ccmn._version import __version__
-    from ccmn._warnings import NoiseWarning
     from ccmn.audit import audit_labels, find_label_issues
     from ccmn.data import load_dataset
     from ccmn.estimation import cross_fit_proba, diagnose_noise, estimate_noise
@@ -41,7 +41,7 @@ _EXPORTS = {
     name: module
     for module, names in {
         "_version": ("__version__",),
-        "_warnings": ("NoiseWarning",),
+        "_messages": ("NoiseWarning",),
         "audit": ("audit", "audit_labels", "find_label_issues"),
         "data": ("data", "load_dataset"),
         "estimation": ("estimation", "cross_fit_proba", "diagnose_noise", "estimate_noise"),

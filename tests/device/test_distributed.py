@@ -19,7 +19,7 @@ import torch.distributed as dist
 from ccmn.data import make_noisy_multilabel
 from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.batches import ProcessGroup
 
 if not torch.cuda.is_available():
     if __name__ == "__main__":

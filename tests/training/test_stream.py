@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.batches import ProcessGroup
 from ccmn.training.stream import Stream
 
 Group = namedtuple("Group", "rows start")

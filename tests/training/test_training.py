@@ -17,9 +17,8 @@ from safetensors.torch import save_file
 from ccmn import CCMNClassifier
 from ccmn.losses import HammingLoss, RankingLoss
 from ccmn.noise import ClassConditionalNoise
-from ccmn.training.batches import DenseLabels, Features, Rows, RunLabels, SparseLabels
+from ccmn.training.batches import DenseLabels, Features, ProcessGroup, Rows, RunLabels, SparseLabels
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.distributed import ProcessGroup
 from ccmn.training.loop import Part, train
 from ccmn.training.networks import StackedAdam, StackedLinear, StackedMLP, UserNetwork
 from ccmn.training.selection import KeepBest

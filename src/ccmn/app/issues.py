@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ccmn._containers import to_dense_array
-from ccmn._progress import OnProgress
+from ccmn._messages import OnProgress
 from ccmn._random import as_generator
 from ccmn._validation import FloatArray
 from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG, find_label_issues

@@ -17,8 +17,8 @@ import scipy.sparse
 
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, data_name, prefix_errors
+from ccmn._messages import warn
 from ccmn._validation import check_no_missing
-from ccmn._warnings import warn
 from ccmn.data.catalog import load_dataset
 from ccmn.data.column_roles import ColumnRoles, LabelSpec, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData

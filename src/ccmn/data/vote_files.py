@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccmn._files import ColumnError, PathLike, check_file, check_unpacked_size, prefix_errors, unpacked_limit
-from ccmn._warnings import warn
+from ccmn._messages import warn
 from ccmn.data.cells import category_name
 from ccmn.data.column_roles import ColumnRoles, require_columns
 from ccmn.data.exchange import MEMORY_PER_VOTE

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, to_dense_array, unwrap
-from ccmn._progress import show_phases
+from ccmn._messages import show_phases
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,

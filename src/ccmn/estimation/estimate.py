@@ -9,9 +9,9 @@ from typing import Any, overload
 import numpy as np
 
 from ccmn._containers import Labels
+from ccmn._messages import warn
 from ccmn._random import RandomState
 from ccmn._validation import FloatArray, check_groups, name_some
-from ccmn._warnings import warn
 from ccmn.estimation.dawid_skene import dawid_skene
 from ccmn.estimation.diagnosis import Diagnosis, diagnose
 from ccmn.estimation.evidence import Evidence, check_zeros_observed, read_evidence

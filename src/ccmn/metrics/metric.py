@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ccmn._containers import Labels, label_names_of, to_dense_array
+from ccmn._messages import warn
 from ccmn._validation import (
     FloatArray,
     check_label_width,
@@ -33,7 +34,6 @@ from ccmn._validation import (
     check_same_labels,
     check_zero_one,
 )
-from ccmn._warnings import warn
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels
 

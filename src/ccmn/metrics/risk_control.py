@@ -19,6 +19,7 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from ccmn._containers import Labels, to_dense_array
+from ccmn._messages import warn
 from ccmn._validation import (
     FloatArray,
     check_choice,
@@ -27,7 +28,6 @@ from ccmn._validation import (
     check_real,
     check_trusted_rows,
 )
-from ccmn._warnings import warn
 from ccmn.metrics.metric import Noise, read_pair, resolve_noise_model
 from ccmn.noise import ClassConditionalNoise, NoiseModel
 from ccmn.noise.class_conditional import debias_labels

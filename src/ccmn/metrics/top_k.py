@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._messages import warn
 from ccmn._validation import (
     check_count,
     check_matrix_pair,
@@ -31,7 +32,6 @@ from ccmn._validation import (
     check_same_labels,
     check_zero_one,
 )
-from ccmn._warnings import warn
 from ccmn.metrics.metric import (
     MAX_BLOCK_ENTRIES,
     Noise,

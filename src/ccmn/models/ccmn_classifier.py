@@ -20,9 +20,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_array
-from ccmn._progress import show_phases
+from ccmn._messages import show_phases, warn
 from ccmn._validation import Constraints, FloatArray, Satisfies, check_device, check_parameters, number, one_of
-from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates, cross_fit_proba
 from ccmn.estimation.noise_rates import NOISE_TYPES
 from ccmn.estimation.posterior import MIN_ROWS
@@ -44,9 +43,8 @@ from ccmn.models.training_data import (
 )
 from ccmn.noise import GroupedNoise, NoiseModel, TransitionNoise
 from ccmn.training import loop
-from ccmn.training.batches import Features, LabelSource, Rows, label_source
+from ccmn.training.batches import Features, LabelSource, ProcessGroup, Rows, label_source
 from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
-from ccmn.training.distributed import ProcessGroup
 from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
 from ccmn.training.selection import KeepBest, Run, ValidationCriterion, edge_advice, select_run
 from ccmn.training.stream import Stream

@@ -14,10 +14,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, to_dense_array
-from ccmn._progress import show_phases
+from ccmn._messages import show_phases, warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import Constraints, FloatArray, Satisfies, check_parameters, number, one_of
-from ccmn._warnings import warn
 from ccmn.estimation import NoiseRates
 from ccmn.estimation.cross_fitting import NoisyPosterior, out_of_fold_proba
 from ccmn.estimation.estimate import model_posterior

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ccmn._containers import is_sparse
 from ccmn._validation import check_device
 from ccmn.models.training_data import MIN_SAMPLES_TO_SPLIT, Scaling, debias, given_validation, prepare, resolve_noise
-from ccmn.training.distributed import ProcessGroup
+from ccmn.training.batches import ProcessGroup
 from ccmn.training.stream import Stream
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array
+from ccmn._messages import warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
@@ -32,7 +33,6 @@ from ccmn._validation import (
     check_same_labels,
     name_some,
 )
-from ccmn._warnings import warn
 from ccmn.noise.noise_model import Debiasing, NoiseModel
 
 MAX_OBSERVED_RATE_SUM = 0.99

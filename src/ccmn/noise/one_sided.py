@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from typing_extensions import Self
 
 from ccmn._containers import label_names_of
+from ccmn._messages import warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_count, check_rates, check_real, name_some
-from ccmn._warnings import warn
 from ccmn.noise.class_conditional import ClassConditionalNoise
 
 

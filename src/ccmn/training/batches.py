@@ -13,17 +13,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ccmn._containers import is_sparse, to_dense_array
 from ccmn.noise.class_conditional import ClassConditionalDebiasing
 from ccmn.noise.noise_model import Debiasing
-from ccmn.training.distributed import ALONE, ProcessGroup
 
 LABEL_KEYS = ("labels", "label")
 """Keys of the labels in the items of a ``Dataset``; they are not passed to the network."""
@@ -132,6 +133,50 @@ def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
 
 
 # -- Batches
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """Processes of ``torch.distributed`` that train one network together, and the number of this process among them.
+
+    Losses and gradients are means over a whole batch: the sum over ranks of the rank's mean times its share.
+
+    >>> ProcessGroup.current()
+    ProcessGroup(rank=0, world_size=1)
+    """
+
+    rank: int = 0
+    world_size: int = 1
+
+    @classmethod
+    def current(cls) -> ProcessGroup:
+        """Return the default process group of ``torch.distributed``, or a group of this process alone."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return cls()
+        return cls(dist.get_rank(), dist.get_world_size())
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is rank 0. Only rank 0 writes files, prints progress and warns."""
+        return self.rank == 0
+
+    @property
+    def is_distributed(self) -> bool:
+        """Whether losses and gradients have to be summed over ranks."""
+        return self.world_size > 1
+
+    def sum_over_ranks(self, tensor: Tensor) -> Tensor:
+        """Replace a tensor by its sum over all ranks, in place, and return it."""
+        if self.is_distributed:
+            contiguous = tensor.contiguous()  # required by NCCL
+            dist.all_reduce(contiguous)
+            if contiguous is not tensor:
+                tensor.copy_(contiguous)
+        return tensor
+
+
+ALONE = ProcessGroup()
+"""This process alone."""
 
 
 class Batch(NamedTuple):

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
-from ccmn.training.batches import Batch, DenseLabels, Features, LabelSource, Rows
+from ccmn.training.batches import ALONE, Batch, DenseLabels, Features, LabelSource, ProcessGroup, Rows
 from ccmn.training.checkpoint import Checkpoint
-from ccmn.training.distributed import ALONE, ProcessGroup
 from ccmn.training.networks import Network, StackedAdam, UserNetwork
 from ccmn.training.selection import KeepBest
 from ccmn.training.stream import Stream

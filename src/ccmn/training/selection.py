@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ccmn.losses import MultiLabelLoss
 from ccmn.metrics.corrected_metrics import Sums, hamming_sums, one_error_sums, pooled_ranking_sums
-from ccmn.training.batches import Features, LabelSource
-from ccmn.training.distributed import ALONE, ProcessGroup
+from ccmn.training.batches import ALONE, Features, LabelSource, ProcessGroup
 from ccmn.training.networks import Network
 
 MIN_IMPROVEMENT = 1e-9

@@ -17,10 +17,9 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 
-from ccmn._progress import OnProgress
+from ccmn._messages import OnProgress
 from ccmn.noise.noise_model import Debiasing
-from ccmn.training.batches import Batch, DenseLabels, Features, LabelSource, SparseLabels
-from ccmn.training.distributed import ALONE, ProcessGroup
+from ccmn.training.batches import ALONE, Batch, DenseLabels, Features, LabelSource, ProcessGroup, SparseLabels
 
 OPEN_GROUPS = 4
 """Number of row groups that are read in turn, so that adjacent rows of the buffer come from several row groups."""

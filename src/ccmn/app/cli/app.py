@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccmn._progress import drawn_by
+from ccmn._messages import drawn_by
 from ccmn.app.cli import APP_PACKAGES, INSTALL_APP
 from ccmn.app.cli.audit_command import audit
 from ccmn.app.cli.data_commands import data_app

@@ -19,7 +19,7 @@ from ccmn.app.cli.predict_command import store_columns
 if TYPE_CHECKING:
     from ccmn.data import MultiLabelData
     from ccmn.data.columns import Columns
-    from ccmn.training.distributed import ProcessGroup
+    from ccmn.training.batches import ProcessGroup
 
 PROCESS_GROUP_TIMEOUT = timedelta(minutes=10)
 """A rank that waits longer than this for the others fails; torchrun can then restart all ranks."""
@@ -215,7 +215,7 @@ def _recorded_interrupts() -> Iterator[list[int]]:
 @contextmanager
 def _process_group(device: str | None) -> Iterator[tuple[ProcessGroup, str | None]]:
     """Join the processes that torchrun started and yield them with the device of this rank."""
-    from ccmn.training.distributed import ProcessGroup
+    from ccmn.training.batches import ProcessGroup
 
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ProcessGroup(), device

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ccmn._progress import OnProgress
+    from ccmn._messages import OnProgress
     from ccmn.app.report.sections import Report
     from ccmn.app.report.tables import TableData
 

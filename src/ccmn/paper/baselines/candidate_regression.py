@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from ccmn._containers import to_dense_floats
+from ccmn._messages import warn
 from ccmn._validation import FloatArray, check_penalty, check_real, name_some
-from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram, append_ones
 
 

@@ -14,9 +14,9 @@ import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from ccmn._containers import is_sparse, to_dense_floats
+from ccmn._messages import warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import FloatArray, check_choice, check_count, check_penalty, check_share
-from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import LinearPartialLabelClassifier, ShiftedGram
 
 MAX_EXACT = 800

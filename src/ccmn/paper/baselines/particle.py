@@ -8,6 +8,7 @@ import numpy as np
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_array
+from ccmn._messages import warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
@@ -18,7 +19,6 @@ from ccmn._validation import (
     check_share,
     name_some,
 )
-from ccmn._warnings import warn
 from ccmn.paper.baselines.particle_stages import (
     SVM_SOLVERS,
     VotePosterior,

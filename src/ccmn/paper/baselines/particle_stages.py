@@ -24,9 +24,9 @@ from sklearn.metrics import pairwise_distances_chunked
 from sklearn.svm import SVC, LinearSVC
 
 from ccmn._containers import is_sparse, to_dense_floats
+from ccmn._messages import warn
 from ccmn._registry import Registry
 from ccmn._validation import FloatArray
-from ccmn._warnings import warn
 
 BLOCK_MEGABYTES = 16
 """Size of a block of distances or of rows that are made dense; blocks of this size stay in the processor cache."""

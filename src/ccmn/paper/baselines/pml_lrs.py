@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ccmn._messages import warn
 from ccmn._validation import FloatArray, check_count, check_penalty, check_real
-from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,

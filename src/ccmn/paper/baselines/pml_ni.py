@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from typing_extensions import Self
 
 from ccmn._containers import to_dense_floats
+from ccmn._messages import warn
 from ccmn._validation import FloatArray, check_count, check_penalty
-from ccmn._warnings import warn
 from ccmn.paper.baselines.pml_estimator import (
     LinearPartialLabelClassifier,
     ShiftedGram,
