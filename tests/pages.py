@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from typer.main import get_command
 
 from ccmn.app.cli.app import app as app
 
@@ -12,7 +15,17 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("guides/*.md"), *DOCS.glob("tutorials/*.md")])
 
+PROGRAM = get_command(app)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands(command: Any = PROGRAM, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every command that users see, as "noise show"."""
+    if hasattr(command, "commands"):
+        for word, below in command.commands.items():
+            yield from commands(below, (*words, word))
+    elif not command.hidden:
+        yield " ".join(words)
 
 
 class Block(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -53,16 +52,6 @@ def test_failed_transaction_stores_nothing(path):
         assert store.names() == []
         store.add("a")  # the store remains usable
         assert store.names() == ["a"]
-
-
-def test_threads_share_a_store(path):
-    with Notes(path) as store:
-        threads = [threading.Thread(target=store.add, args=(f"{i:02d}",)) for i in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(store.names()) == 20
 
 
 def test_file_that_is_not_a_database(path):

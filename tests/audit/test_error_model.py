@@ -60,21 +60,6 @@ def test_learned_probabilities_are_calibrated(hard_rows, size):
     assert 0.8 < np.mean(sums) / (noisy != true).sum() < 1.25
 
 
-def test_declared_noise_is_the_start_of_the_learned_model(hard_rows):
-    true, noisy, P = hard_rows
-    noise, trusted = ClassConditionalNoise(0.2, 0.2, n_labels=4), (np.arange(60), true[:60])
-    declared = find_label_issues(noisy, P, noise, trusted, min_p_wrong=0)
-    assert declared.p_wrong.notna().all()
-    assert not np.array_equal(declared.p_wrong, find_label_issues(noisy, P, None, trusted, min_p_wrong=0).p_wrong)
-
-
-def test_few_trusted_rows_keep_the_order(hard_rows):
-    true, noisy, P = hard_rows
-    before = scores_of(find_label_issues(noisy, P), noisy.shape).ravel()
-    after = scores_of(find_label_issues(noisy, P, trusted=([0], true[:1]), min_p_wrong=0), noisy.shape).ravel()
-    assert np.corrcoef(before.argsort().argsort()[8:], after.argsort().argsort()[8:])[0, 1] > 0.9
-
-
 def test_trusted_without_verified_labels_is_ignored(hard_rows):
     _, noisy, P = hard_rows
     nothing = np.full(noisy.shape, np.nan)

@@ -1,7 +1,5 @@
 """Distributed training on a CUDA device: reductions over NCCL. Skipped without a device.
 
-Run with pytest, or without pytest: ``python tests/device/test_distributed.py``.
-
 NCCL requires one GPU per process: with one GPU, a group of one process reduces.
 """
 
@@ -13,6 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -21,12 +20,7 @@ from ccmn.models import CCMNClassifier
 from ccmn.noise import ClassConditionalNoise
 from ccmn.training.batches import ProcessGroup
 
-if not torch.cuda.is_available():
-    if __name__ == "__main__":
-        raise SystemExit("no CUDA device")
-    import pytest
-
-    pytest.skip("no CUDA device", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 class ReducingGroup(ProcessGroup):
@@ -71,10 +65,3 @@ def test_reductions_over_nccl():
         assert torch.equal(ReducingGroup().sum_over_ranks(transposed.clone()), transposed)
         for case, expected in zip(CASES, single):
             np.testing.assert_allclose(curve(*case), expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
-
-
-if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            test()
-            print("passed", name)

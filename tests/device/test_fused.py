@@ -1,24 +1,18 @@
-"""Fused losses, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device.
-
-Run with pytest, or without pytest: ``python tests/device/test_fused.py``.
-"""
+"""Fused losses, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device."""
 
 from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 
 from ccmn.losses import SURROGATES, HammingLoss, RankingLoss
 from ccmn.losses._fast.cuda import can_fuse
 from ccmn.noise import ClassConditionalNoise
+from helpers import slope_of
 
-if not torch.cuda.is_available():
-    if __name__ == "__main__":
-        raise SystemExit("no CUDA device")
-    import pytest
-
-    pytest.skip("no CUDA device", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 DEVICE = torch.device("cuda")
 
@@ -51,11 +45,6 @@ def target_weights(loss, Y):
         one = p.new_ones(len(p), 1)
         p, n = torch.cat((one, p), 1), torch.cat((one, n), 1)
     return p, n
-
-
-def slope_of(phi, t):
-    leaf = t.detach().requires_grad_()
-    return torch.autograd.grad(phi(leaf).sum(), leaf)[0]
 
 
 def reference(loss, outputs, Y):
@@ -297,10 +286,3 @@ def test_compiled_loss_equals_the_eager_one():
                 low = outputs.bfloat16()
                 results = value_and_gradient(compiled, low, Y), value_and_gradient(loss, low, Y)
             torch.testing.assert_close(*results, rtol=1e-2, atol=1e-2 * float(results[1][1].abs().max()))
-
-
-if __name__ == "__main__":
-    for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            test()
-            print("passed", name, flush=True)

@@ -8,10 +8,9 @@ import pkgutil
 import re
 
 import pytest
-import typer.main
 
 import ccmn
-from pages import DOCS, PAGES, ROOT, app, blocks
+from pages import DOCS, PAGES, ROOT, blocks, commands
 
 INTERNAL_PACKAGES = {"app", "training", "vote_table"}
 """Packages without a page in the API reference."""
@@ -94,13 +93,8 @@ def test_names_of_the_reference_exist(page):
 
 
 def test_every_command_has_a_section():
-    def names(command, words):
-        if not hasattr(command, "commands"):
-            return [] if command.hidden else [" ".join(words)]
-        return [name for word, below in command.commands.items() for name in names(below, [*words, word])]
-
     documented = re.findall(r"^```\{command\} (.+)$", (DOCS / "command_line.md").read_text(), re.MULTILINE)
-    assert sorted(documented) == sorted(names(typer.main.get_command(app), []))
+    assert sorted(documented) == sorted(commands())
 
 
 def test_every_flag_is_on_the_page_of_flags():

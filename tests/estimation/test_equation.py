@@ -109,22 +109,6 @@ def test_grid_leaves_out_impossible_pairs():
     assert (pos[:, None] + neg[0])[possible].max() <= 0.85 + 1e-9
 
 
-def test_surface_is_largest_near_the_true_rates():
-    X, f, Y, folds = with_features(20_000)
-    surfaces = label_surfaces(f, Y, X, folds=folds)
-    a, b = np.unravel_index(surfaces.value[0].argmax(), surfaces.value[0].shape)
-    assert surfaces.rho_pos[a] == pytest.approx(0.2, abs=0.06)
-    assert surfaces.rho_neg[0, a, b] == pytest.approx(0.2, abs=0.04)
-
-
-def test_forward_corrected_scores_increase_the_likelihood_at_the_true_rates():
-    X, f, Y, folds = with_features(rho_neg=0.4, rho_pos=0.1)
-    f = f + 8 * np.random.default_rng(1).normal(size=f.shape)  # a poor score
-    alone, both = label_surfaces(f, Y), label_surfaces(f, Y, X, folds=folds)
-    assert both.value[np.isfinite(both.value)].max() > alone.value[np.isfinite(alone.value)].max() + 50
-    assert (both.value >= alone.value).all()
-
-
 def fit_forward(X, y, seen, rho_pos, rho_neg):
     """Slow reference: accelerated gradient steps; every second one is tried on the other rows, and the best is kept."""
     Z, signal = X.astype(float), 1 - rho_pos - rho_neg
@@ -239,19 +223,6 @@ def test_rates_are_recovered():
         assert ((ci[:, 0] <= rate) & (rate <= ci[:, 1])).all()
 
 
-@pytest.mark.parametrize("noise_type", ["partial", "missing"])
-def test_declared_types_exclude_the_other_kind(noise_type):
-    f, noisy, _ = simulate(1000, 0.0 if noise_type == "partial" else 0.3, 0.3 if noise_type == "partial" else 0.0)
-    posterior = rate_posterior(label_surfaces(f, noisy), [noise_type, noise_type, "both"])
-    excluded, declared = posterior.rho_pos, posterior.rho_neg
-    ci = posterior.ci_pos
-    if noise_type == "missing":
-        excluded, declared, ci = declared, excluded, posterior.ci_neg
-    assert (excluded[:2] == 0).all()
-    assert (ci[:2] == 0).all()
-    assert declared[:2] == pytest.approx(0.3, abs=0.12)
-
-
 def test_verified_rows_determine_the_rates_of_unpredictable_labels():
     rng = np.random.default_rng(0)
     noisy = (rng.random((500, 1)) < 0.4).astype(float)
@@ -275,13 +246,6 @@ def test_flips_that_contradict_a_declared_type_leave_finite_rates():
     posterior = rate_posterior(label_surfaces(f, noisy), "partial", trusted)
     assert posterior.rho_pos == 0
     assert np.isfinite(posterior.rho_neg)
-
-
-def test_known_prevalence_narrows_the_rates():
-    f, noisy, true = simulate(2000, q=1, strength=0.5)
-    known = rate_posterior(label_surfaces(f, noisy), prevalence=true.mean(0))
-    assert known.prior == pytest.approx(true.mean(0), abs=0.02)
-    assert known.se_neg < rate_posterior(label_surfaces(f, noisy)).se_neg
 
 
 def test_known_prevalence_has_a_normal_likelihood():

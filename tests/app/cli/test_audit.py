@@ -41,17 +41,6 @@ def test_known_rates(printed, task, noisy, files):
     assert flipped.mean() > 0.7
 
 
-def test_numbers_of_errors_are_the_sums_of_all_probabilities(printed, noisy):
-    """The headline, the numbers per label and the list come from one computation."""
-    found = printed("audit", "noisy.npz", "--noise", "noisy.rates.json")
-    everything = printed("audit", "noisy.npz", "--noise", "noisy.rates.json", "--min-p-wrong", 0, "--top", 900)
-    for line in found["expected"]:
-        for name, given in (("false", 1), ("missing", 0)):
-            chosen = [i for i in everything["issues"] if i["label"] == line["label"] and i["given"] == given]
-            assert line[name] == pytest.approx(sum(issue["p_wrong"] for issue in chosen), rel=1e-6)
-    assert found["expected"] == everything["expected"]
-
-
 def test_without_declared_noise_rows_are_only_ranked(run, printed, noisy, files):
     found = printed("audit", "noisy.npz", "--top", 7, "--report", "audit.html", "--out", "issues.csv")
     assert not found["probabilities"]
@@ -88,19 +77,6 @@ def test_groups(run, printed, rejected, task, noisy, files):
     assert "no effect on --noise without verified rows" in rejected(*arguments, "--noise", "both", code=2)
     assert "has no" not in rejected(*arguments[:-1], "nobody", "--trusted", "trusted.npz")
     assert "--groups requires a table" in rejected("audit", "noisy.npz", "--groups", "who", "--trusted", "trusted.npz")
-
-
-def test_verified_rows(printed, task, noisy, files):
-    rows = np.arange(0, 120)
-    fields = {"Y": task.Y[rows].astype(np.float32), "random": rows < 100, "label_names": np.array(task.label_names)}
-    np.savez(files / "trusted.npz", rows=rows, **fields)
-    arguments = ("audit", "noisy.npz", "--trusted", "trusted.npz", "--min-p-wrong", 0, "--top", 900)
-    found = printed(*arguments, "--noise", "noisy.rates.json")
-    rates = NoiseModel.from_dict(json.loads((files / "noisy.rates.json").read_text()))
-    expected = audit_labels(noisy.X, noisy.Y, rates, trusted=(rows, task.Y[rows]), min_p_wrong=0).issues
-    assert [issue["row"] for issue in found["issues"]] == expected.row.tolist()
-    estimates = printed(*arguments, "--noise", "partial")["noise"]["estimate"]
-    assert estimates["se_neg"] < printed("audit", "noisy.npz", "--noise", "partial")["noise"]["estimate"]["se_neg"]
 
 
 def test_no_issues(run, printed, files):

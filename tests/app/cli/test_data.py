@@ -72,13 +72,6 @@ def test_convert(run, task, files):
     assert_array_equal(read_file("again.csv", labels=["sea", "sky", "sun"]).X, task.X)
 
 
-def test_convert_of_real_arff(run, real_data, tmp_path):
-    arff = real_data / "original" / "mulan_yeast.arff.gz"
-    labels = real_data / "original" / "mulan_yeast.xml"
-    run("data", "convert", arff, "--labels", labels, "--out", tmp_path / "yeast.npz")
-    assert_array_equal(read_file(tmp_path / "yeast.npz").Y, read_file(real_data / "yeast.npz").Y)
-
-
 def test_convert_errors(rejected, files):
     assert "already exists; use --force" in rejected("data", "convert", "task.npz", "--out", "task.csv")
     assert "Known: .npz, .csv" in rejected("data", "convert", "task.npz", "--out", "task.xlsx")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from numpy.testing import assert_allclose
 
 from ccmn.data import write_file
 from ccmn.models import load_model
-from ccmn.noise import ClassConditionalNoise
 
 QUICK = ("--method", "ranking", "--epochs", 3, "--lr", 0.05)
 
@@ -24,22 +22,6 @@ def test_options_reach_the_estimator(run, files):
     assert list(parameters["lr"]) == [0.01, 0.1]
     expected = {"loss": "ranking", "epochs": 4, "device": "cpu", "random_state": 7}
     assert {name: parameters[name] for name in expected} == expected
-
-
-def test_rates_from_a_file_are_matched_by_name(run, files):
-    noise = ClassConditionalNoise([0.1, 0.2, 0.3], [0.0, 0.0, 0.05], label_names=["sun", "sky", "sea"])
-    (files / "rates.json").write_text(json.dumps(noise.to_dict()))
-    text = run("fit", "task.npz", "--noise", "rates.json", *QUICK, "--out", "model.ccmn").stdout
-    assert "class-conditional, as given; missing-label rate 0.10 to 0.30, added-label rate 0.00 to 0.05" in text
-    assert load_model("model.ccmn").noise_.rho_pos.tolist() == [0.3, 0.2, 0.1]
-
-
-@pytest.mark.parametrize("noise", ["both", "partial", "missing"])
-def test_estimated_rates(printed, files, noise):
-    found = printed("fit", "task.npz", "--noise", noise, *QUICK, "--out", "model.ccmn")
-    assert found["noise_is_estimated"] is True
-    assert not (noise == "partial" and any(found["noise"]["rho_pos"]))
-    assert not (noise == "missing" and any(found["noise"]["rho_neg"]))
 
 
 def test_validation_file(run, task, files):

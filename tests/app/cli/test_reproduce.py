@@ -19,15 +19,6 @@ def store(tmp_path_factory, run):
     return path
 
 
-def test_json(store, printed):
-    found = printed("report", store)
-    assert {(s["protocol"], s["selection"]) for s in found} == {
-        (p, s) for p in ("literal", "moderate") for s in ("clean", "noisy")
-    }
-    assert len(found[0]["entries"]) == 6
-    assert found[0]["wins"] + found[0]["ties"] + found[0]["losses"] == 3
-
-
 def test_page_and_csv(store, run, rejected, tmp_path):
     page, cells = tmp_path / "r.html", tmp_path / "c.csv"
     run("report", store, "--out", page, "--csv", cells)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -67,28 +66,6 @@ def test_audit_lists_identifiers_and_texts(run, printed, tickets):
     first = issues.iloc[0]
     assert (first.given, WORDS[first.label] in first.text) == (1, False)
     assert "hello team" in Path("page.html").read_text()
-
-
-def test_issues_for_label_studio(run, tickets):
-    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "tasks.json")
-    run("audit", "tickets.csv", *OPTIONS, "--min-p-wrong", 0.3, "--out", "issues.csv")
-    worst = pd.read_csv("issues.csv").groupby("row").p_wrong.max()
-    tasks = json.loads(Path("tasks.json").read_text())
-    scores = {i: task["predictions"][0]["score"] for i, task in enumerate(tasks) if "predictions" in task}
-    assert scores == pytest.approx(worst.to_dict(), abs=1e-5)
-    assert tasks[0]["data"] == {"id": "T000", "text": tickets.body[0]}
-
-
-def test_convert_between_tools(run, tickets):
-    run("data", "convert", "tickets.csv", *OPTIONS[:6], "--out", "tickets.jsonl")
-    run("data", "convert", "tickets.jsonl", "--out", "tasks.json")
-    run("data", "convert", "tasks.json", "--out", "again.csv")
-    again = pd.read_csv("again.csv", keep_default_na=False)
-    assert again.columns.tolist() == ["id", "text", "labels"]
-    assert again.id.tolist() == tickets.ticket.tolist()
-    assert again.labels.tolist() == tickets.tags.tolist()
-    assert run("data", "convert", "tasks.json", "--sep", "#", "--out", "doccano.csv").exit_code == 0
-    assert "#" in Path("doccano.csv").read_text()
 
 
 def test_verified_rows_by_identifier(run, printed, tickets):

@@ -69,18 +69,6 @@ def test_agrees_with_the_reference(sequence):
             assert store.can_undo() == (len(reference.states) > 1)
 
 
-def test_only_complete_random_rows_are_counted(tmp_path):
-    with make_store(tmp_path / "decisions.db") as store:
-        store.record(ITEMS[1], {0: "yes", 1: "no"})  # suspicious
-        store.record(ITEMS[0], {0: "yes"})  # incomplete
-        assert store.sampled_rows() == []
-        store.record(ITEMS[0], {1: "unsure"})
-        assert store.sampled_rows() == [4]
-        store.record(ITEMS[2], {0: "yes", 1: "yes"})
-        assert store.sampled_answers()[0] == LabelAnswer(4, 0, "yes")
-        assert store.progress() == {"rows": 3, "answers": 6, "drawn": 2, "counted": 2}
-
-
 def test_every_answer_has_the_list_that_its_row_was_chosen_from(tmp_path):
     with make_store(tmp_path / "decisions.db") as store:
         store.record(ITEMS[0], {0: "no"})

@@ -95,19 +95,6 @@ def test_labels_are_chips_with_number_keys(tmp_path):
     session.close()
 
 
-def test_reasons_name_the_prediction_and_the_features(client, session):
-    row = session.store.item(0).row
-    worst = int(np.argmax(session.queue.scores.score[row]))
-    reason = session.reasons(session.store.item(0))[0]
-    share = session._pred_proba[row, worst]
-    assert f"the model expects it in {share:.0%}".replace("%", " %") in reason
-    assert reason.startswith(f"{NAMES[worst]} is {'given' if session.dataset.given[row, worst] else 'not given'}")
-    assert str(escape(reason)) in client.get("/row/0").text
-    values = session.dataset.data.X[row]
-    assert f"x{worst}" in reason  # each label depends on one feature
-    assert np.isfinite(values).all()
-
-
 def test_suggestions_of_a_label_are_accepted_and_undone(client, session):
     scores = np.nan_to_num(session.queue.scores.score[:, 1])
     page = client.post("/suggestions", {"label": 1, "least": "0.9"})
