@@ -1,7 +1,5 @@
 """Conversion of label containers, and labels of unusual types at the public entry points."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Computations of the examples, compared with reference implementations."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Atomic writing, fingerprints, and limits on what input files unpack to."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Metadata of the package: citation, badges, and the checks before a release."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

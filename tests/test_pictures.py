@@ -1,7 +1,5 @@
 """Picture sizes, pixel values and PNG files."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,7 +1,5 @@
 """The numbers in the README and the documentation are those of results/cells.csv."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

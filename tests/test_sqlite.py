@@ -1,7 +1,5 @@
 """Base class of the SQLite stores: transactions, and one-line errors that name the file."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checks that all public functions share: names, numbers, seeds and members of registries."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Category and place of warnings."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

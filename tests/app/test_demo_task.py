@@ -1,7 +1,5 @@
 """Demo on bundled data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

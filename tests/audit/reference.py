@@ -1,7 +1,5 @@
 """Reference implementation of the audit as loops over joint probabilities, by Bayes' rule."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -1,7 +1,5 @@
 """Reports in a browser: every control, light and dark colors, phone and print layout, no external requests."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Review by keyboard and mouse: closed tabs, a killed server, two tabs, export, retraining and accessibility."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Built documentation in a browser: formulas are rendered, no external requests, no errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

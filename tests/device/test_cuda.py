@@ -1,7 +1,5 @@
 """Pair sums, noise models and training on a CUDA device. Skipped without one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 NCCL requires one GPU per process: with one GPU, a group of one process reduces.
 """
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path

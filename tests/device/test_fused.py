@@ -1,7 +1,5 @@
 """Fused losses, compared with double sums in float64 and with the eager loss. Skipped without a CUDA device."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands in the documentation: every ``ccmn`` line parses, and the console blocks run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

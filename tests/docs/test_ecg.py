@@ -1,7 +1,5 @@
 """The reading errors in electrocardiograms that the guide reports."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

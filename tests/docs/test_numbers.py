@@ -1,7 +1,5 @@
 """Numbers on the pages are those of results/."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The documentation pages cover all public names and commands."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Search for confused labels: power, false alarms, and data that it must not accuse."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dawid-Skene model: recovery of truth and annotator rates from an enumerated population, and a slow reference."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Diagnosis of noise that is not class-conditional."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

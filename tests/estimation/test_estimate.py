@@ -1,7 +1,5 @@
 """estimate_noise: recovery of rates, flags, warnings and errors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """NoiseRates: fields, checks, serialization and display."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

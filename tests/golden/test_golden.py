@@ -1,7 +1,5 @@
 """Comparison of all public computations with stored values; make_golden.py computes and explains them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Expected gain of further votes against enumeration, and the queue of one annotator."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

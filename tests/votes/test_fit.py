@@ -1,7 +1,5 @@
 """Classifiers trained on votes: better than the majority vote, and sliced by rows in pipelines and cross-validation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score

@@ -1,7 +1,5 @@
 """Votes in arrays, long tables and sparse matrices are read as the same table; rows are sliced as in an array."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

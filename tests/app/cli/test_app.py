@@ -1,7 +1,5 @@
 """Command line as a whole: help, version, options, exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from app.report.checks import check_page
 
 

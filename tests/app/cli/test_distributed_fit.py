@@ -1,7 +1,5 @@
 """``torchrun -m ccmn fit``: equal results with one and two processes, and restarts after a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

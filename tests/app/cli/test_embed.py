@@ -1,7 +1,5 @@
 """``ccmn embed``: encoders of several libraries, resumed runs, and files that other commands read."""
 
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """Failures of files and of the machine are reported in one line that names the file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables as programs and people write them: exports of spreadsheets and DataFrames, in any language."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """``ccmn reproduce`` and ``ccmn report``."""
 
-from __future__ import annotations
-
 import pytest
 
 METHODS = ("--methods", "unbiased-hamming-square", "--methods", "plain-hamming-square")

@@ -1,7 +1,5 @@
 """``ccmn review``: errors, and a server that is killed and restarted."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Long tables of votes on the command line: noise estimate, fit, audit with a report, and review data."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Reports of audits: escaped, self-contained, and one set of numbers in charts, tables and cards."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of stored results: the terminal, the page and the file have the same values."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What the page of ``ccmn review`` shows of the rows of a file."""
 
-from __future__ import annotations
-
 import pytest
 
 CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"

@@ -1,7 +1,5 @@
 """Access control: which requests are rejected, and which are accepted."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("starlette", reason="ccmn review requires starlette: pip install 'ccmn[app]'")

@@ -1,7 +1,5 @@
 """Pages and actions of the web app: answers, two tabs, undo, export, retraining, and HTML in names."""
 
-from __future__ import annotations
-
 import re
 import time
 
