@@ -7,6 +7,8 @@ References
 ----------
 .. [1] C. G. Northcutt, L. Jiang and I. L. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels",
    Journal of Artificial Intelligence Research 70, 2021.
+.. [2] A. K. Menon, B. van Rooyen, C. S. Ong and R. C. Williamson, "Learning from Corrupted Binary Labels via
+   Class-Probability Estimation", ICML, 2015.
 """
 
 from __future__ import annotations
@@ -46,33 +48,18 @@ _MIN_SCALE = 0.1
 
 
 def p_wrong(noisy: NDArray[Any], pred_proba: FloatArray, rho_pos: FloatArray, rho_neg: FloatArray) -> FloatArray:
-    r"""Return P(true label differs from the given label | x, given label), by Bayes' rule.
+    r"""Return P(true label differs from the given label | x, given label), by Bayes' rule [2]_.
 
     .. math::
         P(y = 0 \mid \tilde y = 1, x) = \frac{\rho_{neg} (1 - \eta)}{\tilde\eta}, \qquad
         P(y = 1 \mid \tilde y = 0, x) = \frac{\rho_{pos}\, \eta}{1 - \tilde\eta}
 
-    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)`, and :math:`\eta = (\tilde\eta - \rho_{neg}) / r` with
-    :math:`r = 1 - \rho_{pos} - \rho_{neg}` is the probability of the true label [1]_. With
-    :math:`s = P(\tilde y = \text{given} \mid x)` and :math:`o = P(\tilde y = \text{given} \mid y = \text{other})`
-    both cases are :math:`o / r \cdot ((o + r) / s - 1)`. Under noise with these rates, s is in [o, o + r]. Predictions
-    outside are clipped; the error probability is then 1 or 0. Labels with error probability 1 are ordered by s in the
-    twelfth digit.
-
-    ``noisy`` are given labels in {0, 1}, NaN where not observed; ``pred_proba`` out-of-fold probabilities of the noisy
-    labels. The result is NaN where a label is not observed.
-
-    References
-    ----------
-    .. [1] A. K. Menon, B. van Rooyen, C. S. Ong and R. C. Williamson, "Learning from Corrupted Binary Labels via
-       Class-Probability Estimation", ICML, 2015.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ccmn.audit.error_model import p_wrong
-    >>> p_wrong(np.array([1, 0]), np.array([0.5, 0.5]), np.array([0.1, 0.2]), np.array([0.3, 0.0]))
-    array([0.4 , 0.25])
+    Here :math:`\tilde\eta = P(\tilde y = 1 \mid x)` are out-of-fold probabilities ``pred_proba``, and :math:`\eta =
+    (\tilde\eta - \rho_{neg}) / r` with :math:`r = 1 - \rho_{pos} - \rho_{neg}` is the probability of the true label.
+    With :math:`s = P(\tilde y = \text{given} \mid x)` and :math:`o = P(\tilde y = \text{given} \mid y = \text{other})`
+    both cases are :math:`o / r \cdot ((o + r) / s - 1)`. Under noise with these rates, s is in [o, o + r]; predictions
+    outside are clipped. Labels with error probability 1 are ordered by s in the twelfth digit. NaN (not observed) stays
+    NaN.
     """
     given = noisy == 1
     signal = 1 - rho_pos - rho_neg

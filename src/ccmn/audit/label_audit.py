@@ -24,18 +24,11 @@ from ccmn.noise import NoiseModel
 class Audit:
     """Result of :func:`ccmn.audit.audit_labels`.
 
-    Parameters
-    ----------
-    issues : DataFrame
-        Label issues, as returned by :func:`ccmn.find_label_issues`.
-    summary : DataFrame or None
-        Expected numbers of errors, the sums of the error probabilities of all labels: one line per label with
-        ``label``, ``observed`` (number of observed rows), ``given`` (number of ones), ``false`` and ``missing``. None
-        if error probabilities are not known.
-    noise : NoiseRates, NoiseModel or None
-        Estimated or given noise rates; None if no noise was declared.
-    pred_proba : ndarray of float64, shape (n, q)
-        Out-of-fold probabilities of the noisy labels.
+    ``issues`` are those of :func:`ccmn.find_label_issues`. ``summary`` has the expected numbers of errors, the sums of
+    the error probabilities of all labels: one line per label with ``label``, ``observed`` (number of observed rows),
+    ``given`` (number of ones), ``false`` and ``missing``; None if error probabilities are not known. ``noise`` are the
+    estimated or given rates, None if no noise was declared, and ``pred_proba`` (n, q) the out-of-fold probabilities of
+    noisy labels.
     """
 
     issues: pd.DataFrame

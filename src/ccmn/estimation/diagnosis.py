@@ -56,14 +56,7 @@ N_EM_STEPS = 200
 class AUC(NamedTuple):
     """Area under the ROC curve with its 90 % interval; 1/2 means that the features do not predict flips.
 
-    Parameters
-    ----------
-    value : float
-        The area, NaN if unknown.
-    se : float
-        Standard error.
-    pairs : int
-        Number of pairs of a flipped and an unflipped row, 0 if the area is unknown.
+    ``pairs`` of a flipped and an unflipped row determine it; without any, the value is NaN.
     """
 
     value: float = math.nan
@@ -161,14 +154,9 @@ def flip_aucs(evidence: Evidence, scores: FloatArray, trusted: Trusted, true: in
 
 
 def auc(scores: FloatArray, flipped: NDArray[np.bool_]) -> AUC:
-    r"""Return the area under the ROC curve with the standard error of Hanley and McNeil [1]_.
+    r"""Return the area under the ROC curve with its standard error (Hanley and McNeil, Radiology 143(1), 1982).
 
     .. math:: s^2 = \frac{A (1 - A) + (m - 1)(\frac{A}{2 - A} - A^2) + (n - 1)(\frac{2 A^2}{1 + A} - A^2)}{m n}
-
-    References
-    ----------
-    .. [1] J. A. Hanley and B. J. McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic
-       (ROC) Curve", Radiology 143(1), 1982.
     """
     m, n, a = int(flipped.sum()), int((~flipped).sum()), float(roc_auc_score(flipped, scores))
     variance = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2) + (n - 1) * (2 * a**2 / (1 + a) - a**2)
@@ -266,19 +254,10 @@ def confusions(Y: FloatArray, logits: FloatArray) -> list[Confusion]:
 class UncertainLabels:
     """Labels with resolved uncertain entries, as returned by :func:`ccmn.estimation.resolve_uncertain`.
 
-    Parameters
-    ----------
-    Y : float64 array of shape (n, q)
-        Labels in {0, 1}. Uncertain entries are 0 or 1 where their probability is beyond the requested confidence, and
-        NaN otherwise.
-    proba : float64 array of shape (n, q)
-        Soft labels: the given labels, and P(label = 1) of uncertain entries.
-    share : float64 array of shape (q,)
-        Estimated share of positives among the uncertain entries of each label, NaN if there are none.
-    ci : float64 array of shape (q, 2)
-        Intervals of these shares with nominal coverage of 90 %.
-    counts : int64 array of shape (q,)
-        Number of uncertain entries of each label.
+    ``Y`` (n, q) are labels in {0, 1}: uncertain entries are NaN unless their probability is beyond the requested
+    confidence. ``proba`` (n, q) are soft labels: the given labels, and P(label = 1) of uncertain entries. ``share``
+    (q,) is the estimated share of positives among the uncertain entries of each label, NaN if there are none, with
+    intervals ``ci`` (q, 2) of nominal coverage 90 %; ``counts`` (q,) is the number of uncertain entries.
     """
 
     Y: FloatArray

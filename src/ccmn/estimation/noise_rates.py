@@ -40,16 +40,8 @@ _NUMBERS = ("se_pos", "se_neg", "ci_pos", "ci_neg", "prior")
 class Flag(NamedTuple):
     """Warning that is attached to a result.
 
-    Parameters
-    ----------
-    code : str
-        Identifier for programs, for example "wide_interval" or "few_votes".
-    note : str
-        Explanation for users: what it means and what to do.
-    label : int or None, default=None
-        Index of the label; None if the flag concerns all labels.
-    name : str or None, default=None
-        Name of the label, if known.
+    ``code`` is an identifier for programs, such as "few_votes"; ``note`` explains what it means and what to do.
+    ``label`` is the index of the label, None for all labels, and ``name`` its name, if known.
     """
 
     code: str
@@ -316,13 +308,7 @@ class NoiseRates:
 
 @dataclass(frozen=True)
 class GroupRates:
-    """Estimated noise rates of every group of rows.
-
-    Parameters
-    ----------
-    rates : dict of group to NoiseRates
-        Rates of each group, in the order of their first row.
-    """
+    """Estimated noise rates of every group of rows, in the order of their first row."""
 
     rates: dict[Any, NoiseRates]
 

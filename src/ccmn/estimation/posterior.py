@@ -53,17 +53,8 @@ UNKNOWN_RATE = Rate(0.0, 12**-0.5, 0.0, 1.0)
 def jeffreys_rate(k: float, m: int) -> Rate:
     """Return the rate behind k events in m trials: mean, standard deviation and interval of the Jeffreys posterior.
 
-    The posterior is Beta(k + 1/2, m - k + 1/2). The interval is closed at 0 if k = 0 and at 1 if k = m [1]_.
-
-    References
-    ----------
-    .. [1] L. D. Brown, T. T. Cai and A. DasGupta, "Interval Estimation for a Binomial Proportion", Statistical Science
-       16(2), 2001.
-
-    Examples
-    --------
-    >>> [round(number, 3) for number in jeffreys_rate(10, 50)]
-    [0.206, 0.056, 0.121, 0.304]
+    The posterior is Beta(k + 1/2, m - k + 1/2). The interval is closed at 0 if k = 0 and at 1 if k = m (Brown, Cai and
+    DasGupta, Statistical Science 16(2), 2001).
     """
     if not m:
         return UNKNOWN_RATE

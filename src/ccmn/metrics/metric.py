@@ -96,23 +96,11 @@ class Estimate(float):
 
 @dataclass(frozen=True)
 class Metric:
-    """Metric in the registry ``METRICS``.
+    """Metric in the registry ``METRICS``, whose smallest value is 0 and the largest ``maximum``.
 
-    Parameters
-    ----------
-    name : str
-        Name of the metric.
-    function : callable
-        ``function(Y, Y_pred)`` or ``function(Y, scores)``. With ``noise=`` it returns an :class:`Estimate`.
-    needs : {"labels", "scores"}
-        Second argument of ``function``: predicted 0/1 labels or real-valued scores.
-    greater_is_better : bool
-        Whether larger values are better.
-    maximum : float or "n_labels", default=1.0
-        Largest value of the metric; the smallest is 0. "n_labels" is the number of labels.
+    ``function(Y, Y_pred)`` or ``function(Y, scores)``, by ``needs``, returns an :class:`Estimate` if ``noise=`` is
+    given.
 
-    Examples
-    --------
     >>> from ccmn.metrics import METRICS
     >>> METRICS["micro_f1"].bounds(20), METRICS["coverage"].bounds(20)
     ((0.0, 1.0), (0.0, 20.0))
@@ -125,18 +113,7 @@ class Metric:
     maximum: float | Literal["n_labels"] = 1.0
 
     def bounds(self, n_labels: int) -> tuple[float, float]:
-        """Return the smallest and the largest value of the metric.
-
-        Parameters
-        ----------
-        n_labels : int
-            Number of labels.
-
-        Returns
-        -------
-        tuple of two floats
-            Lower and upper bound.
-        """
+        """Return the smallest and the largest value of the metric."""
         return 0.0, float(n_labels if self.maximum == "n_labels" else self.maximum)
 
 

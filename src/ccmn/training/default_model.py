@@ -49,33 +49,11 @@ class OutOfFold:
 class NoisyLabelModel:
     """P(noisy label = 1 | x) from logistic regressions and a random forest.
 
-    Parameters
-    ----------
-    random_state : int, default=0
-        Seed of folds, bootstrap samples and projections.
-    settings : DefaultSettings
-        Constants.
-
-    Attributes
-    ----------
-    coef_ : array of shape (q, d)
-        Weights of the logistic regressions of scaled features.
-    intercept_ : array of shape (q,)
-        Their intercepts.
-    C_ : array of shape (q,)
-        Selected inverse l2 weights.
-    mean_, scale_ : arrays of shape (d,)
-        The features are scaled to ``(X - mean_) / scale_``. ``mean_`` is a single 0 for sparse features.
-    components_ : array of shape (n_components, d) or None
-        Projection of sparse or wide features for the forest.
-    forest_ : Forest or None
-        Random forest; None for more than 100 labels.
-    share_ : float
-        Share of the logistic regression in the average.
-    repeated_share_ : float
-        Share of the rows that repeat another one.
-    out_of_fold_ : OutOfFold
-        Out-of-fold predictions of the last fit.
+    Features are scaled to ``(X - mean_) / scale_``; ``mean_`` is a single 0 for sparse features. ``coef_`` (q, d) and
+    ``intercept_`` (q,) are the logistic regressions of scaled features with the selected inverse l2 weights ``C_``
+    (q,). ``components_`` project sparse or wide features for ``forest_``, which is None for more than 100 labels.
+    ``share_`` is the share of the logistic regression in the average, ``repeated_share_`` that of the rows that repeat
+    another one, and ``out_of_fold_`` the out-of-fold predictions of the last fit.
     """
 
     def __init__(self, random_state: int = 0, settings: DefaultSettings = DEFAULTS) -> None:
@@ -83,17 +61,7 @@ class NoisyLabelModel:
         self.settings = settings
 
     def fit(self, X: Any, Y: FloatArray, sample_weight: FloatArray | None = None) -> NoisyLabelModel:
-        """Fit both models and their share.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n, d)
-            Finite features.
-        Y : array of shape (n, q)
-            Noisy labels or probabilities in [0, 1]; NaN where not observed.
-        sample_weight : array of shape (n,) or None
-            Weights of the rows; only their ratios matter.
-        """
+        """Fit both models and their share to noisy labels or probabilities Y (n, q); NaN where not observed."""
         settings, rng = self.settings, np.random.default_rng(self.random_state)
         Y, weight = np.asarray(Y, np.float64), np.ones(len(Y)) if sample_weight is None else np.asarray(sample_weight)
         if not weight.any():

@@ -46,16 +46,8 @@ _BLOCK_ELEMENTS = 1 << 20
 class Forest:
     """Fitted forest: the nodes of all trees in preorder, one tree after the other.
 
-    Parameters
-    ----------
-    feature : int32 array of shape (n_nodes,)
-        Feature that each node compares; -1 for a leaf.
-    threshold : float32 array of shape (n_nodes,)
-        Rows with ``x <= threshold`` belong to the left child; 0 for a leaf.
-    values : float32 array of shape (n_leaves, n_labels)
-        Label probabilities of the leaves, in the order of the nodes.
-    n_features : int
-        Number of features.
+    Node i compares ``feature[i]``, -1 for a leaf; rows with ``x <= threshold[i]`` belong to the left child. ``values``
+    (n_leaves, n_labels) are the label probabilities of the leaves, in the order of the nodes.
     """
 
     feature: NDArray[np.int32]
@@ -177,16 +169,6 @@ def fit_forest(
     X (n, d) are finite dense features with d at most ``MAX_FEATURES``, Y (n, q) labels or probabilities of at most
     ``MAX_LABELS`` labels, NaN where not observed. Rows of weight 0 are in no bootstrap sample. The out-of-bag
     predictions (n, q) are means over the trees whose sample does not contain the row; without one, the mean label.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
-    >>> settings = {"n_trees": 20, "min_samples_leaf": 5, "random_state": 0}
-    >>> forest, oob = fit_forest(X, (X > 0).astype(float), np.ones(200), **settings)
-    >>> forest.predict([[1.0, -1.0]]).round(1)
-    array([[1., 0.]], dtype=float32)
-    >>> bool(((oob > 0.5) == (X > 0)).mean() > 0.95)
-    True
     """
     from sklearn.tree import DecisionTreeRegressor
 

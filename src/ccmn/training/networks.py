@@ -199,15 +199,10 @@ NETWORKS: Registry[type[StackedLinear]] = Registry("model", {"linear": StackedLi
 
 
 class StackedAdam:
-    """Adam [1]_ for all runs at the same time: the formula of ``torch.optim.Adam`` with a learning rate per run.
+    """Adam for all runs at the same time: ``torch.optim.Adam`` with a learning rate per run.
 
-    As in ``torch.optim.Adam``, the weight decay is added to the gradient. The bias of the first layer is not decayed.
-
-    ``lr`` and ``weight_decay`` have the shape (G, K). Gradients of a run with a norm above ``clip`` are scaled to it.
-
-    References
-    ----------
-    .. [1] D. P. Kingma and J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
+    ``lr`` and ``weight_decay`` have the shape (G, K). The weight decay is added to the gradient, except for the bias of
+    the first layer. Gradients of a run with a norm above ``clip`` are scaled to it.
     """
 
     def __init__(
