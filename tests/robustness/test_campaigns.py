@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 
@@ -128,16 +127,6 @@ def test_many_clients(address):
     [each.join() for each in clients]
     print(f"{len(taken)} requests, median {np.median(taken):.3f} s, 99 % in {np.quantile(taken, 0.99):.3f} s")
     assert wrong == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: a", b"GET / HTTP/1.1\r\n"])
-def test_unfinished_requests_are_dropped(address, sent):
-    host, port = address.removeprefix("http://").partition("/")[0].split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as client:
-        client.sendall(sent)
-        while client.recv(1000):
-            pass
 
 
 # -- Failures that campaigns have found

@@ -108,8 +108,6 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
         (["two.npz"], "the model was fitted on 3 labels; got 2"),
         (["weak.npz"], "no row has all labels observed"),
-        (["task.npz", "--noise", "none.json"], "there is no file none.json"),
-        (["none.csv"], "there is no file none.csv"),
     ],
 )
 def test_errors(rejected, saved, task, files, arguments, message):

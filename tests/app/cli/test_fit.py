@@ -1,5 +1,3 @@
-import errno
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -35,27 +33,6 @@ def test_validation_file(run, task, files):
     assert_allclose(history["validation.csv"], history["task.npz"])
 
 
-def test_checkpoint_is_deleted_only_after_the_model_is_saved(run, rejected, files):
-    arguments = ("fit", "task.npz", "--noise", "none", *QUICK, "--checkpoint", "state", "--out")
-
-    def disk_full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccmn.models.model_file.atomic_write", disk_full)
-        assert "No space left" in rejected(*arguments, "model.ccmn")
-    assert (files / "state").exists()
-    assert not (files / "model.ccmn").exists()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "ccmn.training.selection.ValidationCriterion.__call__", lambda *_: pytest.fail("trained an epoch")
-        )
-        run(*arguments, "model.ccmn")
-    assert not (files / "state").exists()
-    run(*arguments[:-3], "--out", "other.ccmn")
-    assert (files / "model.ccmn").read_bytes() == (files / "other.ccmn").read_bytes()
-
-
 def test_sparse_labels_stay_sparse_and_keep_their_names(run, files, monkeypatch):
     rng = np.random.default_rng(0)
     rows = [f"{k % 2}{',2' if k % 3 else ''} 1:{rng.random():.3f} 2:{k % 2}" for k in range(60)]
@@ -78,7 +55,6 @@ def _reject(self, *_, **__):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["task.npz", "--noise", "none.json"], "there is no file none.json"),
         (["task.npz", "--noise", "rates.json"], "rates of 2 labels"),
         (["task.npz", "--method", "ranking", "--validation", "none.npz"], "there is no file none.npz"),
         (["task.npz", "--method", "ranking", "--validation", "other.npz"], "fitted on 4 features; got 2"),

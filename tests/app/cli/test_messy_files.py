@@ -69,16 +69,6 @@ def test_errors_lead_to_the_options_of_an_export(rejected, run, help_desk, true)
     assert predicted["Ticket-ID"].tolist() == pd.read_csv("export.csv")["Ticket-ID"].tolist()
 
 
-def test_index_of_a_data_frame_is_not_a_feature(printed, rejected):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"age": rng.normal(size=N), "sea": rng.integers(2, size=N)})
-    frame.to_csv("frame.csv")
-    assert printed("data", "info", "frame.csv", "--labels", "sea")["d"] == 1
-    frame.index += 5
-    frame.to_csv("shifted.csv")  # no index, but numbers without a name
-    assert "index=False" in rejected("data", "info", "shifted.csv", "--labels", "sea")
-
-
 def test_spreadsheet_with_semicolons_and_decimal_commas(printed, run):
     """Numbers have decimal commas; tags, identifiers and texts keep their commas."""
     rng = np.random.default_rng(0)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from app.report.checks import check_page
+
 METHODS = ("--methods", "unbiased-hamming-square", "--methods", "plain-hamming-square")
 
 
@@ -20,11 +22,7 @@ def store(tmp_path_factory, run):
 def test_page_and_csv(store, run, rejected, tmp_path):
     page, cells = tmp_path / "r.html", tmp_path / "c.csv"
     run("report", store, "--out", page, "--csv", cells)
-    text = page.read_text()
-    for forbidden in ("http:", "https:", "<script src", "@import", "url("):
-        assert forbidden not in text
-    assert "<svg" in text
-    assert "plain-hamming-square" in text
+    assert "plain-hamming-square" in " ".join(check_page(page.read_text()).text)
     assert len(cells.read_text().splitlines()) == 1 + 2 * 2 * 2 * 2 * 3
     assert "--force" in rejected("report", store, "--out", page)
 

@@ -1,24 +1,17 @@
 """``ccmn review``: errors, and a server that is killed and restarted."""
 
 import http.client
-import itertools
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
-import threading
-import time
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
 
 import ccmn
-from ccmn.data import read_file, write_file
 
 needs_server = pytest.mark.skipif(
     not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
@@ -32,9 +25,8 @@ class Server:
     def __init__(self, folder, *arguments):
         environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1])}
         command = [sys.executable, "-m", "ccmn", "review", *arguments, "--json"]
-        self.process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-        )
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": environment}
+        self.process = subprocess.Popen(command, cwd=folder, **options)
         url = urlsplit(json.loads(self.process.stdout.readline())["url"])
         self.host, self.headers = url.netloc, {}
         answer = self.ask("GET", f"/?{url.query}")
@@ -48,11 +40,6 @@ class Server:
         connection.close()
         return answer
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
 
 @pytest.mark.slow
 @needs_server
@@ -63,13 +50,13 @@ def test_resume_after_kill(files):
     for label, answer in ((0, "yes"), (2, "no")):
         assert server.ask("POST", "/row/0/answer", f"label={label}&answer={answer}").status == 303
     shown = server.ask("GET", "/row/0").text
-    acknowledged = killed_while_answering(server, from_position=0)
+    for position in range(3):
+        server.ask("POST", f"/row/{position}/next")
+        assert server.ask("POST", f"/row/{position + 1}/answer", "label=1&answer=no").status == 303
+    server.process.kill()
+    server.process.communicate()
     server = Server(files, *arguments)
-    with sqlite3.connect(files / "task-review" / "decisions.db") as store:
-        held = set(store.execute("SELECT position, label FROM decisions WHERE NOT undone"))
-        (last,) = store.execute("SELECT MAX(position) FROM items").fetchone()
-    assert set(acknowledged) <= held
-    assert server.ask("GET", "/").headers["location"] == f"/row/{last}"  # the last row
+    assert server.ask("GET", "/").headers["location"] == "/row/3"  # the last row
     assert subject_of(server.ask("GET", "/row/0").text) == subject_of(shown)
     assert server.ask("POST", "/export").status == 303
     folder = files / "task-review"
@@ -80,26 +67,6 @@ def test_resume_after_kill(files):
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(timeout=30) == 0  # Ctrl-C is the regular way to stop the server
     server.process.stdout.close()
-
-
-def killed_while_answering(server, from_position):
-    """Answer until the server is killed with SIGKILL, and return the acknowledged answers."""
-    acknowledged = []
-
-    def answer_until_killed():
-        with suppress(OSError, http.client.HTTPException):  # the kill
-            for position in itertools.count(from_position):
-                server.ask("POST", f"/row/{position}/next")
-                answered = server.ask("POST", f"/row/{position + 1}/answer", "label=1&answer=no")
-                acknowledged.extend([(position + 1, 1)] if answered.status == 303 else [])
-
-    worker = threading.Thread(target=answer_until_killed)
-    worker.start()
-    while len(acknowledged) < 40:
-        time.sleep(0.01)
-    server.kill()
-    worker.join()
-    return acknowledged
 
 
 def subject_of(page):
@@ -127,11 +94,3 @@ def subject_of(page):
 @needs_server
 def test_errors(rejected, files, arguments, code, message):
     assert message in rejected("review", *arguments, code=code)
-
-
-@needs_server
-def test_decisions_of_other_data(reviewing, rejected, files):
-    reviewing(lambda *_: None, "task.npz", "--out", "task-review")
-    write_file(read_file("task.npz").take(np.arange(7)), "seven.npz")
-    line = rejected("review", "seven.npz", "--out", "task-review")
-    assert "decisions about other data: rows is 300 in the file and 7 in the data" in line

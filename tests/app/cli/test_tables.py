@@ -1,4 +1,4 @@
-"""Tables with tags, identifiers, texts, categories, dates and gaps, from the raw file to predictions."""
+"""Tables with tags, identifiers, texts, categories, dates and gaps: lists of label issues and verified rows."""
 
 from __future__ import annotations
 
@@ -33,26 +33,11 @@ def make_tickets(n: int = 200) -> pd.DataFrame:
 
 @pytest.fixture
 def tickets(tmp_path, monkeypatch):
-    """Working directory with tickets.csv, and new.csv without tags and with one column more."""
+    """Working directory with tickets.csv."""
     frame = make_tickets()
     frame.to_csv(tmp_path / "tickets.csv", index=False)
-    frame.head(20).drop(columns="tags").assign(agent="someone").to_csv(tmp_path / "new.csv", index=False)
     monkeypatch.chdir(tmp_path)
     return frame
-
-
-def test_tickets_from_raw_file_to_predictions(run, printed, tickets, tmp_path):
-    result = run("fit", "tickets.csv", *OPTIONS, "--out", "model.ccmn")
-    assert "ccmn predict model.ccmn" in result.stderr
-    run("predict", "model.ccmn", "new.csv", "--out", "predictions.csv")
-    predicted = pd.read_csv("predictions.csv")
-    assert predicted.columns.tolist()[:5] == ["row", "ticket", *TAGS]
-    assert predicted.ticket.tolist() == tickets.ticket.tolist()[:20]
-    true = np.array([[WORDS[t] in body for t in TAGS] for body in tickets.body[:20]])
-    assert (predicted[TAGS].to_numpy() == true).mean() > 0.9
-    assert printed("evaluate", "model.ccmn", "tickets.csv")["metrics"]["hamming_loss"] < 0.2
-    rows = printed("predict", "model.ccmn", "new.csv", "--top", 1)["rows"]
-    assert rows[3]["ticket"] == "T003"
 
 
 def test_audit_lists_identifiers_and_texts(run, printed, tickets):

@@ -9,13 +9,18 @@ import pandas as pd
 import pytest
 
 
+def simulated(task):
+    """Yield the name and the votes of three annotators; the third makes many errors."""
+    rng = np.random.default_rng(0)
+    for annotator, error in (("ann", 0.05), ("bob", 0.1), ("eve", 0.4)):
+        yield annotator, task.Y ^ (rng.random(task.Y.shape) < error)
+
+
 @pytest.fixture(scope="module")
 def vote_file(tmp_path_factory, task):
-    """Return a CSV file with the labels that three annotators assigned to 300 rows; the third makes many errors."""
-    rng = np.random.default_rng(0)
+    """Return a CSV file with the labels that the annotators assigned to 300 rows."""
     lines = []
-    for annotator, error in (("ann", 0.05), ("bob", 0.1), ("eve", 0.4)):
-        votes = task.Y ^ (rng.random(task.Y.shape) < error)
+    for annotator, votes in simulated(task):
         for i, row in enumerate(votes):
             tags = [task.label_names[j] for j in np.flatnonzero(row)] or [""]
             lines += [(f"r{i:03}", annotator, tag, i) for tag in tags]
@@ -68,10 +73,8 @@ def test_a_vote_that_would_become_a_feature_is_a_usage_error(rejected, files):
 @pytest.fixture
 def two_files(files, task):
     """Votes of three annotators without features, and the features of their items in another order."""
-    rng = np.random.default_rng(0)
     lines = []
-    for annotator, error in (("ann", 0.05), ("bob", 0.1), ("eve", 0.4)):
-        votes = task.Y ^ (rng.random(task.Y.shape) < error)
+    for annotator, votes in simulated(task):
         lines += [f"r{i},{annotator},{task.label_names[j]},{votes[i, j]}" for i in range(task.n) for j in range(task.q)]
     (files / "votes.csv").write_text("\n".join(["item,worker,label,value", *lines]))
     frame = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(name=[f"r{i}" for i in range(task.n)])

@@ -25,22 +25,28 @@ def train(session, **options):
     return training
 
 
+@pytest.fixture
+def fits(monkeypatch):
+    """Arguments of every fit: the number of rows, the labels, the noise and the keywords."""
+    found, fit = [], CCMNClassifier.fit
+
+    def spy(self, X, y, **kwargs):
+        found.append({"n": len(X), "Y": np.asarray(y), "noise": self.noise, **kwargs})
+        return fit(self, X, y, **kwargs)
+
+    monkeypatch.setattr(CCMNClassifier, "fit", spy)
+    return found
+
+
 def export(session):
     return sign_in(make_client(session)).post("/export")
 
 
-def test_rates_use_the_random_sample_and_training_uses_every_answer(session, monkeypatch):
+def test_rates_use_the_random_sample_and_training_uses_every_answer(session, fits):
     answer_correctly(session, 15)
     answer_correctly(session, 10, "suspicious")
-    seen = {}
-    fit = CCMNClassifier.fit
-
-    def spy(self, X, y, **kwargs):
-        seen.update(kwargs, noise=self.noise, Y=np.asarray(y))
-        return fit(self, X, y, **kwargs)
-
-    monkeypatch.setattr(CCMNClassifier, "fit", spy)
     train(session)
+    seen = fits[0]
     rows, Y = seen["trusted"]
     assert sorted(rows) == sorted(session.store.sampled_rows())  # random rows only
     np.testing.assert_array_equal(Y, TRUE[rows])
@@ -195,17 +201,10 @@ def test_votes_are_those_of_each_reviewer(session):
     }
 
 
-def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, monkeypatch):
+def test_comparison_uses_rows_that_the_models_were_not_trained_on(session, fits):
     answer_correctly(session, 40)
-    fitted = []
-    fit = CCMNClassifier.fit
-
-    def spy(self, X, y, **kwargs):
-        fitted.append((len(X), kwargs.get("trusted")))
-        return fit(self, X, y, **kwargs)
-
-    monkeypatch.setattr(CCMNClassifier, "fit", spy)
     train(session)
+    fitted = [(fit["n"], fit.get("trusted")) for fit in fits]
     comparison, n_sampled = session.trained["comparison"], len(session.store.sampled_rows())
     assert (comparison["on"], comparison["n_rows"]) == ("random sample", n_sampled)
     assert [n < len(TRUE) for n, _ in fitted] == [False] + [True] * 10  # the model, then two models per part

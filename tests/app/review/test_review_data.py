@@ -2,18 +2,14 @@
 
 import pytest
 
-CSV = "words,file,size,sea,sky\nred boat at sea,a.png,1.5,1,0\nblue sky today,b.png,2,0,1\nnothing here,c.png,3,0,\n"
 LABELS = ("--labels", "sea,sky")
 
 
 @pytest.fixture(autouse=True)
 def table(tmp_path, monkeypatch):
-    """Write text.csv without the column of file names and files.csv without the column of texts."""
-    lines = [line.split(",") for line in CSV.splitlines()] * 1
-    lines += lines[1:] * 20
-    for name, omitted in (("text.csv", 1), ("files.csv", 0)):
-        kept = [",".join(cell for i, cell in enumerate(line) if i != omitted) for line in lines]
-        (tmp_path / name).write_text("\n".join(kept) + "\n")
+    """Folder with a table of texts in text.csv."""
+    lines = ["red boat at sea,1.5,1,0", "blue sky today,2,0,1", "nothing here,3,0,"] * 20
+    (tmp_path / "text.csv").write_text("\n".join(["words,size,sea,sky", *lines]) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
