@@ -22,7 +22,16 @@ def noises(draw: st.DrawFn, q: int | None = None, largest: int = 5) -> ClassCond
 _rate = st.one_of(st.just(0.0), st.floats(0.0, 0.9))
 
 
-SCORE_TYPES = ("random", "separated", "large", "tied", "equal", "shifted", "one outlier")
+SCORES = (
+    lambda f, p: f,
+    lambda f, p: f + 8 * (p > 0.5),  # separated
+    lambda f, p: 30 * f,
+    lambda f, p: f.round(),  # tied
+    lambda f, p: np.full_like(f, 0.7),
+    lambda f, p: f + 1000,
+    lambda f, p: np.where(np.arange(f.shape[1]) == 0, 60, f),  # one outlier
+)
+"""Functions that change random scores of rows with these weights of the positive labels."""
 
 
 @st.composite
@@ -33,20 +42,7 @@ def pair_rows(draw: st.DrawFn, largest: int = 400) -> tuple[torch.Tensor, torch.
     rows = draw(st.sampled_from((1, 2, 5, 20)))
     p = rng.normal(0.5, 2, size=(rows, q)) if draw(st.booleans()) else rng.integers(0, 2, size=(rows, q)) * 1.0
     n = 1 - p
-    f = rng.normal(size=(rows, q))
-    kind = draw(st.sampled_from(SCORE_TYPES))
-    if kind == "separated":
-        f = f + 8 * (p > 0.5)
-    elif kind == "large":
-        f = 30 * f
-    elif kind == "tied":
-        f = f.round()
-    elif kind == "equal":
-        f = np.full_like(f, 0.7)
-    elif kind == "shifted":
-        f = f + 1000
-    elif kind == "one outlier":
-        f[:, 0] = 60
+    f = draw(st.sampled_from(SCORES))(rng.normal(size=(rows, q)), p)
     if draw(st.booleans()):
         masked = rng.random((rows, q)) < 0.3
         p[masked] = n[masked] = 0
