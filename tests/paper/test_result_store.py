@@ -74,20 +74,6 @@ def test_damaged_values_name_the_file(tmp_path, column, value):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("start", [100, 4096, 6000])
-def test_damaged_file_is_a_clear_error(tmp_path, start):
-    with ResultStore(tmp_path / "r.db") as store:
-        store.append([result(r) for r in range(500)])
-    content = bytearray((tmp_path / "r.db").read_bytes())
-    content[start : start + 30_000] = b"\xfe" * len(content[start : start + 30_000])
-    (tmp_path / "r.db").write_bytes(content)
-    with (
-        pytest.raises(ValueError, match=r"r\.db is not a result store or is damaged"),
-        ResultStore(tmp_path / "r.db") as store,
-    ):
-        list(store.results())
-
-
 LINE = "table1,literal,clean,yeast,ridge,hamming_loss,0,100,0.5"
 
 

@@ -34,10 +34,6 @@ def complete(tmp_path_factory):
     return values(path)
 
 
-def test_every_cell_has_values(complete):
-    assert len(complete) == 2 * len(METHODS) * 2 * 2 * 3  # protocols, methods, repeats, selections, metrics
-
-
 def test_second_run_has_nothing_to_do(tmp_path, complete, monkeypatch):
     with ResultStore(tmp_path / "r.db") as store:
         run_columns(small().columns, store, methods=METHODS)

@@ -30,22 +30,18 @@ PARTIAL = PartialNoise([0.1, 0.3, 0.5])
 GIVEN = {"theta": 2.0, "lipschitz": 0.25, "rademacher": 0.01, "delta": 0.1}
 
 
-def test_theorem_2():
-    q, n = 3, 500
-    K = _lipschitz_hamming(NOISE, 0.25)
-    valid = 4 * q * K * 0.01 + 2 * q * _mu_hamming(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
-    printed = 4 * q * K * 0.01 + 2 * q * 2.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
-    assert hamming_bound(n, NOISE, **GIVEN) == pytest.approx(valid)
-    assert hamming_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
-
-
-def test_theorem_4():
-    pairs, n = 3 * 2, 500
-    K = _lipschitz_ranking(NOISE, 0.25)
-    valid = 4 * pairs * K * 0.01 + pairs * _mu_ranking(NOISE) * 2.0 * math.sqrt(math.log(2 / 0.1) / (2 * n))
-    printed = 4 * pairs * K * 0.01 + 2 * pairs * 6.0 * 2.0 * math.sqrt(math.log(1 / 0.1) / (2 * n))
-    assert ranking_bound(n, NOISE, **GIVEN) == pytest.approx(valid)
-    assert ranking_bound(n, NOISE, **GIVEN, printed=True) == pytest.approx(printed)
+@pytest.mark.parametrize(
+    ("bound", "terms", "lipschitz", "mu", "printed_mu"),
+    [
+        (hamming_bound, 3, _lipschitz_hamming(NOISE, 0.25), 2 * _mu_hamming(NOISE), 2 * 2.0),
+        (ranking_bound, 3 * 2, _lipschitz_ranking(NOISE, 0.25), _mu_ranking(NOISE), 2 * 6.0),
+    ],
+)
+def test_theorems_2_and_4(bound, terms, lipschitz, mu, printed_mu):
+    one, two = (math.sqrt(math.log(sides / 0.1) / (2 * 500)) for sides in (1, 2))
+    complexity = 4 * terms * lipschitz * 0.01
+    assert bound(500, NOISE, **GIVEN) == pytest.approx(complexity + terms * mu * 2.0 * two)
+    assert bound(500, NOISE, **GIVEN, printed=True) == pytest.approx(complexity + terms * printed_mu * 2.0 * one)
 
 
 def test_corollary_1():

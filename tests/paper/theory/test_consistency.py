@@ -153,14 +153,6 @@ def test_theorem_1_without_a_gap_the_risk_stays_above_the_bayes_risk():
     assert risks[-1] == pytest.approx(0.1)
 
 
-def test_tie_is_rejected():
-    p = LabelDistribution([0.25, 0.25, 0.25, 0.25])
-    for target in TARGETS:
-        assert bayes_margin(p, target) == pytest.approx(0)
-        with pytest.raises(ValueError, match="is not unique"):
-            consistency_gap(p, torch.exp, target)
-
-
 # -- Conditional risks
 
 
