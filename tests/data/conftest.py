@@ -17,6 +17,7 @@ import scipy.io
 from numpy.testing import assert_array_equal
 
 from ccmn.data import MultiLabelData
+from data.samples import dense
 
 
 @pytest.fixture(scope="session")
@@ -64,11 +65,6 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def dense(matrix):
-    """Return a sparse or dense matrix as an array."""
-    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
 @pytest.fixture

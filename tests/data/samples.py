@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,23 @@ import scipy.io
 import scipy.sparse
 
 from ccmn.data import MultiLabelData, write_file
+
+
+def dense(matrix):
+    """Return a sparse or dense matrix as an array."""
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+@contextmanager
+def limited_memory(most: int) -> Iterator[None]:
+    """Check that a block allocates at most some bytes at a time. Libraries that are loaded on demand do not count."""
+    import sklearn.datasets  # noqa: F401
+
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most
 
 
 def save_csv(data: MultiLabelData, path: Path) -> None:

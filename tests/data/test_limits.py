@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import time
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -13,15 +12,14 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
-import sklearn.datasets
 
 from ccmn.data import ShardedData, read_file
 from ccmn.data.column_roles import ColumnRoles
 from ccmn.data.columns import Columns
+from data.samples import limited_memory
 
 LIMIT = 20_000
 ROLES = ColumnRoles(["sea"], text=("text",))
-LOADED_ON_DEMAND = (pd, sklearn.datasets)  # imported here so that their memory is not counted
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +29,8 @@ def limit(monkeypatch):
 
 def rejected(read, *arguments):
     """Assert that a reader rejects a file without using much more memory than the limit."""
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=r"data\.\w+.*more than the limit of 20000"):
+    with limited_memory(5_000_000), pytest.raises(ValueError, match=r"data\.\w+.*more than the limit of 20000"):
         read(*arguments)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 5_000_000
 
 
 def test_npz_header_that_declares_more_than_it_contains(tmp_path):
