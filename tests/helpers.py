@@ -1,7 +1,5 @@
 """Helpers of several test modules: processes without optional libraries, and scripts loaded as modules."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import inspect

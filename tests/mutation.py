@@ -7,8 +7,6 @@ goldens and doctests are not among them. A mutant that no test notices is printe
 run that was ended. Those that cannot change a result are listed in ``EQUIVALENT``.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """Code blocks of the documentation pages, and the program whose commands they show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

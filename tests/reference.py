@@ -3,8 +3,6 @@
 Labels are in {-1, +1}, as in the paper; ``rho[+1]`` and ``rho[-1]`` are its two rates.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

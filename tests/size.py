@@ -3,8 +3,6 @@
 ``python tests/size.py`` prints the measurements and fails if one exceeds its limit. The limits only ever decrease.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Hypothesis strategies: noise models, label matrices, and rows of scores with weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import strategies as st

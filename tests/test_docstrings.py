@@ -1,7 +1,5 @@
 """Docstrings of all public functions and classes follow the numpydoc standard."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

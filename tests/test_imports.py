@@ -1,7 +1,5 @@
 """Libraries that imports load."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Every recipe runs, prints the output in its docstring, and its claims hold."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import os

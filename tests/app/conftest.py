@@ -1,7 +1,5 @@
 """Fixtures of the command line tests: functions that run commands, and small files to run them on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

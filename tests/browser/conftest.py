@@ -1,7 +1,5 @@
 """Fixtures for tests in Chromium, driven by playwright. Without Chromium or playwright, the tests are skipped."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

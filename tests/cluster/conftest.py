@@ -4,8 +4,6 @@ Ray always listens on every network interface. Therefore `make test-all` runs in
 possible, and nodes require a random token.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import tempfile

@@ -1,7 +1,5 @@
 """Ray's joblib backend, as the recipe with_ray.py configures it: lost workers and machines do not change results."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

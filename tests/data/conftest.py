@@ -1,7 +1,5 @@
 """Fixtures of the data tests: real files, if available, and small synthetic ones."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial

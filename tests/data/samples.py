@@ -1,7 +1,5 @@
 """Samples of every file format, written by the package or by hand."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Files of annotation tools: what the readers make of them, and round trips."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every file format: round trips, damaged, truncated and hostile files, files that are none."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

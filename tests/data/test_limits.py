@@ -1,7 +1,5 @@
 """Small files that unpack to large ones, and headers that declare too much, are rejected before memory is used."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -1,7 +1,5 @@
 """Malformed files and selections of labels: the error names the file, the line and the reason."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MAT files are read as by scipy; damaged files raise ValueError and never crash."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

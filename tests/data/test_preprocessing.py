@@ -1,7 +1,5 @@
 """Tables as features: compared with the transformers of scikit-learn, stored as JSON, and with clear errors."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

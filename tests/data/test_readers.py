@@ -1,7 +1,5 @@
 """What the readers of tables make of valid files, and comparisons with other readers and other copies of real data."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Folders of Parquet shards: layouts, pieces and rejected files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal

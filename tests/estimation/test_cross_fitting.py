@@ -1,7 +1,5 @@
 """Cross-fitting: every row is predicted by a network that has not seen it, from any kind of inputs."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -10,8 +10,6 @@ An array of more than ``MAX_ENTRIES`` entries is stored as its norm and fixed ra
 entry does. All inputs come from seeded generators of numpy, and all computations use one thread.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

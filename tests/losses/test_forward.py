@@ -1,7 +1,5 @@
 """Checks of ForwardLoss."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Checks of HammingLoss and RankingLoss as PyTorch modules."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

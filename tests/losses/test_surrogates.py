@@ -1,7 +1,5 @@
 """Numerical checks of every property and closed form of the surrogates."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Unbiasedness of the losses, checked by enumerating all noisy label vectors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Reference implementations of all metrics as loops over rows, labels and pairs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

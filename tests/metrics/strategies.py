@@ -1,7 +1,5 @@
 """Hypothesis strategies: small label and score matrices with ties, empty rows, full rows and single labels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Metrics of label sets and of separate labels: scikit-learn, labels without rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

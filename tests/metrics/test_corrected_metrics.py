@@ -1,7 +1,5 @@
 """Metrics on soft labels: unbiasedness by enumeration, multilinear forms, posterior probabilities of labels."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

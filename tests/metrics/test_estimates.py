@@ -1,7 +1,5 @@
 """Metrics with ``noise=``: unbiasedness by enumeration, true labels, standard errors and ranges."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

@@ -1,7 +1,5 @@
 """Ranking metrics: reference implementations, scikit-learn, ties, and rows of a stack of models."""
 
-from __future__ import annotations
-
 import pytest
 import sklearn.metrics
 import torch

@@ -1,7 +1,5 @@
 """Risk control: thresholds that guarantee a metric on the true labels."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Registry of the metrics, and scorers in scikit-learn tools."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

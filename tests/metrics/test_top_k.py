@@ -1,7 +1,5 @@
 """Top-k metrics: reference implementations, containers, unbiasedness by enumeration, standard errors, memory."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

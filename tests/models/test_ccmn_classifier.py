@@ -1,7 +1,5 @@
 """CCMNClassifier: containers, losses, selection, validation, trusted rows, groups, checkpoints and errors."""
 
-from __future__ import annotations
-
 import errno
 import os
 import warnings

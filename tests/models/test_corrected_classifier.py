@@ -1,7 +1,5 @@
 """CorrectedClassifier: the formula, classifiers, containers and the checks of scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

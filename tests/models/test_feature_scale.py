@@ -1,7 +1,5 @@
 """Scaling of features inside the estimator: reference values, and a fit without scaling."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

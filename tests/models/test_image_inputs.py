@@ -1,7 +1,5 @@
 """Custom networks take inputs of any shape, with rates from out-of-fold embeddings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """CSR labels: the same results as with dense labels, in tiles, without a dense matrix of all rows and labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

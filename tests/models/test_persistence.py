@@ -1,7 +1,5 @@
 """Models on disk: identical predictions after loading, atomic writing, and rejection of damaged or unsafe files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

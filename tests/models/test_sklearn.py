@@ -1,7 +1,5 @@
 """The checks of scikit-learn, searches, metadata routing, representations, joblib and skops."""
 
-from __future__ import annotations
-
 import joblib
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Fits to shards within a memory limit."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoding of labels: matrices, label sets and classes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Labels that are 1 or NaN and never 0, without noise or under noise that removes true labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """``to_torch``: the module computes what ``predict_proba`` computes, also after torch.export and in ONNX."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 

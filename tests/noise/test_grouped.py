@@ -1,7 +1,5 @@
 """Checks of GroupedNoise: separate rates for each group of rows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """Checks of label names: labels in another order are rejected, labels without names are accepted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

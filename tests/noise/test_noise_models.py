@@ -1,7 +1,5 @@
 """Checks of every noise model, and of each one alone. ``MEMBERS`` must contain every registered kind."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Competing methods, selected on validation rows and evaluated on test rows, and the rates of candidate sets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

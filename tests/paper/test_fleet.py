@@ -1,7 +1,5 @@
 """Fleets: selection criteria, selected epochs and learning rates, and independence of the grouping."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Protocols: splits, noisy labels and stored settings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

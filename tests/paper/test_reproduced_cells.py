@@ -1,7 +1,5 @@
 """Cells of results/cells.csv that are run again, also by the 12 lines of docs/paper.md, give the committed values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

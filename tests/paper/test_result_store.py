@@ -1,7 +1,5 @@
 """Result store and cells.csv: durability, concurrent writers, failures, damaged files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs of a table: interrupted, resumed, in several processes, with failures. The results are always the same."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Summaries of artificial results, and the statistical tests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.stats

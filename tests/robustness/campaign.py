@@ -8,8 +8,6 @@ that raises an exception, ends its process, uses too much memory or takes too lo
 generator, so that ``--case 17`` repeats a single one. With ``--log``, a run that is started again continues.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import json

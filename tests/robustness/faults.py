@@ -4,8 +4,6 @@ Commands write to a small file system in memory, in a mount namespace of the chi
 it the size of files is limited instead. Memory is limited with ``RLIMIT_AS``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource
@@ -67,7 +65,7 @@ class Disk:
         self.real = os.getuid() == 0 and not self._libc.unshare(_NEW_NAMESPACE)
         self.real = self.real and not self._libc.mount(None, b"/", None, _PRIVATE, None) and not self._mount(0)
 
-    def __enter__(self) -> Disk:
+    def __enter__(self) -> "Disk":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,8 +3,6 @@
 Fits at the same time, with other numbers of threads, and in long sequences give the same results in the same memory.
 """
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Callable

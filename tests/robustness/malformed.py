@@ -4,8 +4,6 @@ A valid file is modified by random bytes, truncation, hostile tokens or hostile 
 checksummed containers. What a reader accepts is compared with an independent strict reader where there is one.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

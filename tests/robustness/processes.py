@@ -4,8 +4,6 @@ Each case starts one activity in one or two child processes, sends SIGKILL or SI
 disk, and repeats or resumes the activity.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import signal

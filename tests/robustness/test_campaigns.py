@@ -1,7 +1,5 @@
 """Every campaign in small, the failures that the runner counts, clients of the review server, and past failures."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

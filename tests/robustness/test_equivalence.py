@@ -5,8 +5,6 @@ linear models of ``CCMNClassifier`` start from random weights, so that they depe
 folds or batches depends on the order of the rows to fit.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

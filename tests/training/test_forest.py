@@ -1,7 +1,5 @@
 """Random forest: equality with scikit-learn, missing labels, stored arrays, torch module."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Stream: every row once per epoch, the same batches for any world size, labels that belong to their rows."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from itertools import chain
 

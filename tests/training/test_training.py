@@ -1,7 +1,5 @@
 """Training: stacked runs equal single fits and torch.optim.Adam; selection, interruption, checkpoints, ranks."""
 
-from __future__ import annotations
-
 import itertools
 import os
 

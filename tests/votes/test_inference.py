@@ -1,7 +1,5 @@
 """Labels and annotator rates inferred from synthetic votes with known rates, and difficult annotators."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

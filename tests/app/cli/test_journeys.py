@@ -1,7 +1,5 @@
 """From raw files to a corrected model: each test types the first command and then follows the printed ones."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables with tags, identifiers, texts, categories, dates and gaps: lists of label issues and verified rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks for every HTML page: well-formed, self-contained, without scripts except its own."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Example data with known true labels, and a review of them."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from functools import cache

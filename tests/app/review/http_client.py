@@ -1,7 +1,5 @@
 """HTTP client that behaves like a browser: Host and Origin headers, a cookie, forms and redirects."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import re

@@ -1,7 +1,5 @@
 """Every entry of the fast forms returns the value and the derivatives of the formula beside its call, or None."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

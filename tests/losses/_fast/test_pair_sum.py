@@ -3,8 +3,6 @@
 The tolerances are 1e-6 for values and 1e-5 for gradients, relative to their largest possible size.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,7 +1,5 @@
 """Write the saved models of this folder: run it in the commit that changes the format of models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 They share no code with the library.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.svm import SVC

@@ -1,7 +1,5 @@
 """Edge cases of the input: every method returns finite scores, and warnings describe what was done."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

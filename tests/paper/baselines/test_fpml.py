@@ -1,7 +1,5 @@
 """fPML: the objective decreases monotonically, and its limits are ridge regression and truncated SVDs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """PARTICLE against plain loops: neighbors, propagation, credible labels, pairwise classifiers, votes; parameters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """Catalog of the partial multi-label methods, scikit-learn's checks, linear systems and proximal operators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """PML-LRS: equivalence to Huber regression for gamma=0, optimality conditions, and limits of the penalties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning

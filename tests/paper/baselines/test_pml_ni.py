@@ -1,7 +1,5 @@
 """PML-NI: iterates of the authors' code, and the optimum of an independent solver."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -13,8 +13,6 @@ Hamming loss, and :math:`f_j - f_k` for the ranking loss, where k has the next s
 0) - P(y_j = 0, y_k = 1) = \pi_j - \pi_k`). In the coordinates ``z = B f`` each infimum is taken over a box.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Bounds: corrected and printed forms, inverse, and comparison with exact probabilities."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

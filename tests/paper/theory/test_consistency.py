@@ -1,7 +1,5 @@
 """Definition 1 and Theorems 1, 3 and 5, checked for three labels by minimizing the conditional surrogate risk."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """kappa, mu and the Lipschitz constants, compared with the modified phi of Eq. (4) and (6) in all cases."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quick runs of the examples, and their numbers."""
 
-from __future__ import annotations
-
 import csv
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """docs/paper.md: every equation has a function and a test that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
