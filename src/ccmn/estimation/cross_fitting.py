@@ -165,13 +165,12 @@ def cross_fit_proba(
     ((200, 10), (200, 24))
     """
     check_noise(noise, ClassConditionalNoise)
-    if hasattr(model, "predict_proba"):
+    if hasattr(model, "predict_proba") and not isinstance(model, type):
         if noise is not None or Y_noisy is None:
             raise ValueError("A classifier requires Y_noisy, and noise=None; see CorrectedClassifier(estimator)")
         Y = check_label_matrix(to_dense_array(Y_noisy), "Y_noisy")
-        folds = stratified_folds(
-            np.nan_to_num(Y), min(check_count(n_folds, "n_folds"), len(Y)), as_generator(random_state)
-        )
+        _check_folds(n_folds, _num_samples(X), len(Y))
+        folds = stratified_folds(np.nan_to_num(Y), n_folds, as_generator(random_state))
         return CrossFit(out_of_fold_proba(model, X, Y, folds), None, folds)
     settings: dict[str, Any] = {
         "epochs": check_count(epochs, "epochs"),
@@ -186,10 +185,7 @@ def cross_fit_proba(
     inputs = _Inputs(X, num_workers=num_workers, collate_fn=collate_fn)
     Y = check_label_matrix(to_dense_array(inputs.labels() if Y_noisy is None else Y_noisy), "Y_noisy")
     n, q = Y.shape
-    if n != len(inputs):
-        raise ValueError(f"X and Y_noisy must have the same number of rows; got {len(inputs)} and {n}")
-    if not 2 <= check_count(n_folds, "n_folds") <= n:
-        raise ValueError(f"n_folds must be at least 2 and at most the number of rows, {n}; got {n_folds}")
+    _check_folds(n_folds, len(inputs), n)
     if noise is not None:
         check_label_width(Y.shape, noise.n_labels)
     loss = (HammingLoss("logistic") if noise is None else ForwardLoss(noise)).to(place)
@@ -226,6 +222,13 @@ def cross_fit_proba(
         fitted = fixed_rates(log_odds, Y, noise.rho_pos, noise.rho_neg)
         log_odds = fitted.slope[:, 0, 0] * log_odds + fitted.offset[:, 0, 0]
     return CrossFit(scipy.special.expit(log_odds), embeddings, folds)
+
+
+def _check_folds(n_folds: int, n_inputs: int, n: int) -> None:
+    if n != n_inputs:
+        raise ValueError(f"X and Y_noisy must have the same number of rows; got {n_inputs} and {n}")
+    if not 2 <= check_count(n_folds, "n_folds") <= n:
+        raise ValueError(f"n_folds must be at least 2 and at most the number of rows, {n}; got {n_folds}")
 
 
 class _Inputs(Dataset[Any]):
