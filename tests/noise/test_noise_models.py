@@ -41,6 +41,7 @@ def containers(Y):
         "numpy": Y,
         "bool": Y.astype(bool),
         "float32": Y.astype(np.float32),
+        "big-endian": Y.astype(">f8"),
         "torch": torch.tensor(Y),
         "torch float": torch.tensor(Y, dtype=torch.float32),
         "pandas": pd.DataFrame(Y, columns=["sea", "sky", "sun"], index=range(5, 5 + len(Y))),

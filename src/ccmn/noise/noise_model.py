@@ -171,8 +171,8 @@ class NoiseModel(Described, ABC):
         check_same_labels(("labels", label_names_of(Y_noisy)), ("the noise model", self.label_names))
         array, rewrap = unwrap(Y_noisy)
         self._check_labels(array.shape, array)
-        dtype = torch.float32 if array.dtype == np.float32 else torch.float64
-        return rewrap(self.debiasing()(torch.tensor(np.ascontiguousarray(array), dtype=dtype)).numpy())
+        dtype = np.float32 if array.dtype == np.float32 else np.float64  # also of other byte orders and long double
+        return rewrap(self.debiasing()(torch.tensor(np.ascontiguousarray(array, dtype))).numpy())
 
     @abstractmethod
     def debiasing(self) -> Debiasing:
