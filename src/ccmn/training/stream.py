@@ -108,13 +108,16 @@ class Stream:
         """Yield the pieces of each fill of the buffer, and whether it is the last one."""
         room = self.buffer_rows - self.batch_size  # fewer rows than a batch remain from the last fill
         pieces: list[Piece] = []
+        filled = 0
         for first in range(0, len(order), OPEN_GROUPS):
             turns = range(first, min(first + OPEN_GROUPS, len(order)))
             for piece in filter(None, chain(*zip_longest(*(self._pieces(order[turn], turn) for turn in turns)))):
-                if pieces and sum(int(p.used.sum()) for p in (*pieces, piece)) > room:
+                rows = int(piece.used.sum())
+                if pieces and filled + rows > room:
                     yield pieces, False
-                    pieces = []
+                    pieces, filled = [], 0
                 pieces.append(piece)
+                filled += rows
         yield pieces, True
 
     def _pieces(self, group: int, turn: int) -> Iterator[Piece]:
