@@ -32,6 +32,7 @@ def test_other_sets_are_never_a_matrix():
     np.testing.assert_array_equal(encode_like([[0], [1]], found), np.eye(2))
     np.testing.assert_array_equal(encode_like([[], []], found), np.zeros((2, 2)))
     np.testing.assert_array_equal(encode_like(np.array([[0, 1]]), found), [[0, 1]])
+    assert encode_targets([{2**70, 1}, {1}]).labels.tolist() == [[1, 1], [1, 0]]
 
 
 def test_one_class_per_row_is_not_a_label_matrix():

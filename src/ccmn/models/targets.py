@@ -167,11 +167,13 @@ def _encode_label_sets(Y: Sequence[Any], labels: Sequence[Any]) -> Targets:
             'y contains an empty label: "".split(";") returns [""]. Use an empty list for a row without labels, or '
             'y.str.get_dummies(";") of a Series of texts.'
         )
-    known = set(labels)
-    unknown = next((label for row in Y for label in row if label not in known), None)
+    column = {label: j for j, label in enumerate(labels)}
+    unknown = next((label for row in Y for label in row if label not in column), None)
     if unknown is not None:
         raise ValueError(f"label {unknown!r} is not among the training labels")
-    matrix = MultiLabelBinarizer(classes=list(labels), sparse_output=True).fit_transform(Y).astype(np.float32)
+    columns = [[column[label] for label in row] for row in Y]  # labels can be integers beyond 64 bits
+    binarizer = MultiLabelBinarizer(classes=range(len(column)), sparse_output=True)
+    matrix = binarizer.fit_transform(columns).astype(np.float32)
     large = _is_large(matrix)
     names = tuple(str(label) for label in labels)
     encoded = matrix if large else np.asarray(matrix.toarray())
