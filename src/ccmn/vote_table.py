@@ -280,7 +280,8 @@ def _row_numbers(column: Any, n_rows: int | None, row_ids: Sequence[Any] | None)
         known = f"a row number from 0 to {len(ids) - 1}" if row_ids is None else "the identifier of a row"
         if len(set(ids)) < len(ids):
             raise ValueError("the identifiers of the rows must be unique")
-        rows = pd.Index(ids).get_indexer(pd.Index(column))
+        texts = row_ids is None and not pd.api.types.is_numeric_dtype(column)  # row numbers of a file of texts
+        rows = pd.Index(ids).get_indexer(pd.Index(pd.to_numeric(column, errors="coerce") if texts else column))
     if (rows < 0).any():
         unknown = column.iloc[int((rows < 0).argmax())]
         raise ValueError(f"column {column.name!r} contains {unknown!r}, which is not {known}")
