@@ -111,3 +111,5 @@ def test_invalid_arguments(task):
         audit_labels(task.X, task.Y_noisy, "none")
     with pytest.raises(ValueError, match="got 9 and 300"):
         audit_labels(task.X[:9], task.Y_noisy, task.noise)
+    with pytest.raises(ValueError, match="features X or probabilities pred_proba"):
+        audit_labels(None, task.Y_noisy)

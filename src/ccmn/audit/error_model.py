@@ -116,7 +116,7 @@ def vote_term(mean: FloatArray, counts: NDArray[np.int64], given: FloatArray) ->
     voted = ~np.isnan(differing)
     base = np.clip(differing[voted].mean() if voted.any() else 0.0, _MIN_PROBABILITY, 0.5)
     share = (np.where(voted, differing, 0.0) * counts + base) / (counts + 1)
-    return lambda rows, _: (logit(share) - logit(base))[rows]
+    return lambda rows, _: logit(share[rows]) - logit(base)
 
 
 def covariates(given: FloatArray, proba: FloatArray, prevalence: FloatArray, term: FloatArray) -> list[FloatArray]:

@@ -102,6 +102,8 @@ def audit_labels(
     >>> bool(wrong.mean() > 0.9)
     True
     """
+    if X is None and pred_proba is None:
+        raise ValueError("audit_labels requires the features X or probabilities pred_proba; got neither")
     seed = int(as_generator(random_state).integers(2**31))
     declared = check_choice(noise, "noise", NOISE_TYPES) if isinstance(noise, str) else "both"
     evidence = read_evidence(X, Y_noisy, declared, trusted if isinstance(noise, str) else None, random_state=seed)
