@@ -13,8 +13,6 @@ References
    IEEE Transactions on Pattern Analysis and Machine Intelligence 45(1), 2023.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ccmn._lazy import lazy_exports

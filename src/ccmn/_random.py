@@ -1,7 +1,5 @@
 """Conversion of ``random_state`` arguments to generators; numpy's global random state is never read or changed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 RandomState = int | np.integer | np.random.Generator | np.random.SeedSequence | np.random.RandomState | None

@@ -1,7 +1,5 @@
 """Suspicious labels: a ranking by out-of-fold predictions, and error probabilities where they are known."""
 
-from __future__ import annotations
-
 from ccmn.audit.label_audit import audit_labels
 from ccmn.audit.label_issues import find_label_issues
 

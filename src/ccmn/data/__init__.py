@@ -4,8 +4,6 @@ Public names are imported on first use, so that the command line can check the c
 libraries.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ccmn._lazy import lazy_exports

@@ -4,8 +4,6 @@ Public names are imported on first use: prediction with a saved default model ne
 scikit-learn.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ccmn._lazy import lazy_exports

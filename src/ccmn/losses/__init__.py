@@ -1,7 +1,5 @@
 """Multi-label losses on tensors of shape (..., q), unbiased under label noise."""
 
-from __future__ import annotations
-
 from ccmn._registry import Registry
 from ccmn.losses.forward import ForwardLoss
 from ccmn.losses.hamming import HammingLoss, hamming_loss

@@ -9,8 +9,6 @@ References
 .. [1] N. Natarajan, I. S. Dhillon, P. Ravikumar and A. Tewari, "Learning with Noisy Labels", NeurIPS, 2013.
 """
 
-from __future__ import annotations
-
 from ccmn.metrics.classification import hamming_loss, macro_auc, macro_f1, mean_average_precision, micro_f1
 from ccmn.metrics.metric import Estimate
 from ccmn.metrics.ranking_metrics import average_precision, coverage, one_error, ranking_loss

@@ -1,7 +1,5 @@
 """Noise models: how labels are corrupted, and how noisy labels are debiased."""
 
-from __future__ import annotations
-
 from ccmn.noise.class_conditional import ClassConditionalNoise
 from ccmn.noise.grouped import GroupedNoise
 from ccmn.noise.noise_model import NoiseModel

@@ -4,8 +4,6 @@
 ``ccmn reproduce`` and shows the results with ``ccmn report``.
 """
 
-from __future__ import annotations
-
 from ccmn.paper import baselines as baselines
 from ccmn.paper import theory as theory
 from ccmn.paper.fleet import metrics

@@ -1,7 +1,5 @@
 """Command line: each command parses its options, calls the library and prints the result."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """Local web app for reviewing labels, started by ``ccmn review``; it has no documented Python API."""
 
-from __future__ import annotations
-
 from ccmn.app.review.retraining import Retraining as Retraining
 from ccmn.app.review.review_data import ReviewDataset as ReviewDataset
 from ccmn.app.review.review_data import review_dataset as review_dataset

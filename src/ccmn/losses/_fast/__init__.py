@@ -1,7 +1,5 @@
 """Fast forms of the losses; each entry returns the value of the formula beside its call, or None."""
 
-from __future__ import annotations
-
 from ccmn.losses._fast.cuda import fused_loss
 from ccmn.losses._fast.pair_sum import pair_sum, two_sided_sum
 

@@ -8,8 +8,6 @@ available as scikit-learn estimators and by name:
 PMLLRS(beta=0.01)
 """
 
-from __future__ import annotations
-
 from ccmn._registry import Registry
 from ccmn.paper.baselines.candidate_regression import CandidateLogistic, CandidateRidge
 from ccmn.paper.baselines.fpml import FPML
