@@ -35,21 +35,19 @@ __all__ += ["CCMNClassifier", "ClassConditionalNoise", "CorrectedClassifier", "H
 __all__ += ["NoiseWarning", "PartialNoise", "RankingLoss", "audit_labels", "control_risk", "cross_fit_proba"]
 __all__ += ["diagnose_noise", "estimate_noise", "find_label_issues", "infer_labels", "load_dataset", "load_model"]
 
-_EXPORTS = {
-    name: module
-    for module, names in {
-        "_version": ("__version__",),
-        "_messages": ("NoiseWarning",),
-        "audit": ("audit", "audit_labels", "find_label_issues"),
-        "data": ("data", "load_dataset"),
-        "estimation": ("estimation", "cross_fit_proba", "diagnose_noise", "estimate_noise"),
-        "losses": ("losses", "HammingLoss", "RankingLoss"),
-        "metrics": ("metrics", "control_risk"),
-        "models": ("models", "CCMNClassifier", "CorrectedClassifier", "load_model"),
-        "noise": ("noise", "ClassConditionalNoise", "MissingNoise", "PartialNoise"),
-        "paper": ("paper",),
-        "votes": ("votes", "infer_labels"),
-    }.items()
-    for name in names
-}
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_version": ["__version__"],
+        "_messages": ["NoiseWarning"],
+        "audit": ["audit", "audit_labels", "find_label_issues"],
+        "data": ["data", "load_dataset"],
+        "estimation": ["estimation", "cross_fit_proba", "diagnose_noise", "estimate_noise"],
+        "losses": ["losses", "HammingLoss", "RankingLoss"],
+        "metrics": ["metrics", "control_risk"],
+        "models": ["models", "CCMNClassifier", "CorrectedClassifier", "load_model"],
+        "noise": ["noise", "ClassConditionalNoise", "MissingNoise", "PartialNoise"],
+        "paper": ["paper"],
+        "votes": ["votes", "infer_labels"],
+    },
+)

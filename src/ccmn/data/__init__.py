@@ -29,13 +29,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "MultiLabelData": "dataset",
-        "ShardedData": "shards",
-        "TablePreprocessor": "table_preprocessor",
-        "load_dataset": "catalog",
-        "load_digit_scenes": "synthetic",
-        "make_noisy_multilabel": "synthetic",
-        "read_file": "formats",
-        "write_file": "formats",
+        "catalog": ["load_dataset"],
+        "dataset": ["MultiLabelData"],
+        "formats": ["read_file", "write_file"],
+        "shards": ["ShardedData"],
+        "synthetic": ["load_digit_scenes", "make_noisy_multilabel"],
+        "table_preprocessor": ["TablePreprocessor"],
     },
 )

@@ -18,11 +18,9 @@ __all__ = ["Diagnosis", "NoiseRates", "cross_fit_proba", "diagnose_noise", "esti
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "Diagnosis": "diagnosis",
-        "NoiseRates": "noise_rates",
-        "cross_fit_proba": "cross_fitting",
-        "diagnose_noise": "estimate",
-        "estimate_noise": "estimate",
-        "resolve_uncertain": "diagnosis",
+        "cross_fitting": ["cross_fit_proba"],
+        "diagnosis": ["Diagnosis", "resolve_uncertain"],
+        "estimate": ["diagnose_noise", "estimate_noise"],
+        "noise_rates": ["NoiseRates"],
     },
 )

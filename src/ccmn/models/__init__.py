@@ -17,8 +17,8 @@ __all__ = ["CCMNClassifier", "CorrectedClassifier", "load_model"]
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "CCMNClassifier": "ccmn_classifier",
-        "CorrectedClassifier": "corrected_classifier",
-        "load_model": "persistence",
+        "ccmn_classifier": ["CCMNClassifier"],
+        "corrected_classifier": ["CorrectedClassifier"],
+        "persistence": ["load_model"],
     },
 )
