@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import beta, norm
 
 from ccmn.estimation.likelihood import forward_scores, implied_rho_neg, label_surfaces, likelihood_gain, rate_grid
-from ccmn.estimation.link import bin_scores, fit_link, noisy_probability
+from ccmn.estimation.link import bin_scores, fit_link
 from ccmn.estimation.posterior import (
     Flips,
     corrected_curve,
@@ -38,7 +38,7 @@ def with_features(n=3000, d=5, rho_pos=0.2, rho_neg=0.2, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).astype(np.float32)
     f = X @ np.full(d, 1.5)
-    y = (rng.random(n) < noisy_probability(f, rho_pos, rho_neg)).astype(float)
+    y = (rng.random(n) < rho_neg + (1 - rho_pos - rho_neg) * expit(f)).astype(float)
     return X, f[:, None].astype(float), y[:, None], np.arange(n) % 3
 
 
@@ -119,7 +119,7 @@ def fit_forward(X, y, seen, rho_pos, rho_neg):
     fits = []
     for step in range(40):
         f = Z[~seen] @ w + b
-        P = noisy_probability(f, rho_pos, rho_neg)
+        P = rho_neg + signal * expit(f)
         fits += [(np.log(np.where(y[~seen] == 1, P, 1 - P)).sum(), f)] * (step % 2 == 0)
         s = expit(Z[seen] @ ahead_w + ahead_b)
         P = rho_neg + signal * s

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 from sklearn.utils import check_array
 
 from ccmn._containers import Labels, is_sparse, label_names_of, to_dense_array, unwrap
@@ -24,8 +23,7 @@ from ccmn._validation import (
     name_some,
 )
 from ccmn.estimation.noise_rates import NOISE_TYPES, NoiseType
-from ccmn.training.default_model import NoisyLabelModel
-from ccmn.training.default_settings import MIN_PROBABILITY
+from ccmn.training.default_model import NoisyLabelModel, log_odds
 from ccmn.vote_table import VoteTable
 
 MIN_POSITIVES_WITHOUT_ZERO = 10
@@ -72,7 +70,7 @@ class Evidence:
         """Out-of-fold log-odds (n, q) of the noisy labels."""
         if self.pred_proba is None:
             return self.model.out_of_fold_log_odds(self.X)
-        return np.asarray(logit(np.clip(self.pred_proba, MIN_PROBABILITY, 1 - MIN_PROBABILITY)))
+        return log_odds(self.pred_proba)
 
     def subset(self, rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows; trusted rows are renumbered."""

@@ -38,15 +38,6 @@ class Link(NamedTuple):
     offset: FloatArray
 
 
-def noisy_probability(f: Any, rho_pos: Any, rho_neg: Any, slope: Any = 1.0, offset: Any = 0.0) -> Any:
-    r"""Return :math:`\rho_{neg} + (1 - \rho_{pos} - \rho_{neg})\, \sigma(a f + b)`.
-
-    >>> noisy_probability(0.0, 0.25, 0.25)
-    np.float64(0.5)
-    """
-    return rho_neg + (1 - rho_pos - rho_neg) * scipy.special.expit(slope * f + offset)
-
-
 def bin_scores(f: FloatArray, y: FloatArray, weight: FloatArray) -> Bins:
     """Return bins of equal size of scores (n, M) with labels or probabilities y (n,): arrays (M, bins)."""
     order = np.argsort(f, axis=0, kind="stable")
