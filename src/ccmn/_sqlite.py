@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 Execute = Callable[..., sqlite3.Cursor]
-"""``Connection.execute``: a statement and its values -> a cursor."""
 
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process that writes to the same file."""
@@ -24,19 +23,17 @@ LOCK_TIMEOUT = 60.0
 class SQLiteStore:
     """SQLite file with a versioned schema, which threads and processes may share.
 
-    Subclasses define the schema and use :meth:`_transaction` and :meth:`_query`. Every error of SQLite, at opening or
-    later, becomes a one-line error that names the file: ``OSError`` for failures of the system (disk full, no
-    permission, locked), ``ValueError`` for a file that is damaged or is not such a store.
+    Subclasses define the ``kind``, a noun phrase for error messages, and the ``schema``, ``CREATE ... IF NOT EXISTS``
+    statements whose ``version`` is kept in the file, and use :meth:`_transaction` and :meth:`_query`. Every error of
+    SQLite, at opening or later, becomes a one-line error that names the file: ``OSError`` for failures of the system
+    (disk full, no permission, locked), ``ValueError`` for a file that is damaged or is not such a store.
 
     The file is created if it does not exist. A file with other contents is not modified.
     """
 
     kind: ClassVar[str]
-    """Noun phrase for error messages, such as "result store"."""
     schema: ClassVar[str]
-    """``CREATE ... IF NOT EXISTS`` statements, separated by semicolons."""
     version: ClassVar[int] = 1
-    """Version of the schema, kept in the file as ``user_version``."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -48,16 +48,16 @@ _BASIS = np.stack((np.ones_like(LEVELS), LEVELS))
 
 
 class VoteModel(NamedTuple):
-    """Fitted model of votes."""
+    """Fitted model of votes.
+
+    ``posterior`` (n, q) are the probabilities of the true labels, ``shares`` (q, levels) those of the levels,
+    ``skills`` (a, q, 2) shift and slope of every annotator, and ``prior`` (n, q) log-odds given the features.
+    """
 
     posterior: FloatArray
-    """Probability that each label is true, (n, q)."""
     shares: FloatArray
-    """Share of every level, (q, levels)."""
     skills: FloatArray
-    """Shift and slope of every annotator, (a, q, 2)."""
     prior: FloatArray | None
-    """Log-odds of the true labels given the features, (n, q)."""
 
 
 def error_rates(shares: FloatArray, skills: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -39,26 +39,22 @@ class Trusted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Checked input of an estimator."""
+    """Checked input of an estimator.
+
+    ``Y`` (n, q) are noisy labels, NaN where not observed, ``noise_type`` their declared noise types. ``X`` (n, d) are
+    features, an array or a CSR matrix, and ``pred_proba`` (n, q) out-of-fold probabilities of the noisy labels that the
+    user has computed. ``prevalence`` (q,) are known prevalences of the true labels, NaN where unknown.
+    """
 
     Y: FloatArray
-    """Noisy labels (n, q), NaN where not observed."""
     noise_type: Sequence[NoiseType]
-    """Declared noise type of each label."""
     X: Any
-    """Features (n, d), an array, a CSR matrix or None."""
     pred_proba: FloatArray | None
-    """Out-of-fold probabilities (n, q) of the noisy labels, computed by the user."""
     trusted: Trusted | None
-    """Rows with known true labels."""
     votes: VoteTable | None
-    """Votes of several annotators."""
     prevalence: FloatArray | None
-    """Known prevalences (q,) of the true labels; NaN where unknown."""
     seed: int
-    """Seed of all random numbers."""
     names: Sequence[str] | None
-    """Names of the labels."""
 
     @cached_property
     def model(self) -> NoisyLabelModel:

@@ -29,20 +29,18 @@ Scores = Callable[[Any, slice], NDArray[np.float64]]
 
 
 class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifier of several labels per row whose predictions are ``decision_function(X) >= 0``."""
+    """Classifier of several labels per row whose predictions are ``decision_function(X) >= 0``.
+
+    ``_scores`` (n, q) are those of features and, optionally, of a slice of the labels. ``_description`` returns the
+    description and the arrays that ``save`` writes. With ``_sparse``, predictions are CSR matrices.
+    """
 
     classes_: NDArray[Any]
     _sparse: bool = False
-    """Whether predictions are CSR matrices, because the labels were sparse in ``fit``."""
-
     _scores: Callable[..., FloatArray]
-    """Scores (n, q) of features and, optionally, a slice of the labels."""
     _probabilities: Callable[[Any], FloatArray]
-    """Probabilities (n, q) of the true labels."""
     _module: Callable[[], torch.nn.Module]
-    """Torch module of ``to_torch``."""
     _description: Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
-    """Description and arrays that ``save`` writes."""
 
     def _tiles(self) -> list[slice]:
         """Return slices of the labels whose scores are computed together."""

@@ -33,14 +33,15 @@ class Debiasing(torch.nn.Module, ABC):
 
 
 class Described:
-    """Base class of objects that ``to_dict`` describes and ``from_dict`` reads."""
+    """Base class of objects that ``to_dict`` describes and ``from_dict`` reads.
+
+    ``kind`` is the name of the class in ``to_dict``, ``stored`` are the arrays in it, and ``arguments`` those that the
+    constructor takes.
+    """
 
     kind: ClassVar[str]
-    """Name of the class in ``to_dict``."""
     stored: ClassVar[tuple[str, ...]]
-    """Arrays in ``to_dict``."""
     arguments: ClassVar[tuple[str, ...]]
-    """Those among them that the constructor takes."""
     n_labels: int
     """Number of labels q."""
     label_names: tuple[str, ...] | None

@@ -17,10 +17,9 @@ from ccmn.noise.class_conditional import ClassConditionalNoise
 
 
 class _OneRateNoise(ClassConditionalNoise):
-    """Class-conditional noise with one rate per label; the other rate is 0."""
+    """Class-conditional noise with one rate per label; ``violation`` tells why pairs with other flips are rejected."""
 
     violation: ClassVar[str]
-    """Reason why pairs with flips of the other type are rejected."""
 
     def __init__(
         self, rho: ArrayLike, *, n_labels: int | None = None, label_names: Sequence[str] | None = None

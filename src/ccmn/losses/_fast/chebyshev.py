@@ -50,16 +50,15 @@ _WIDTH_RATIOS = {"square": 2.0, "sigmoid": 2.0**0.2, "logistic": 2.0**0.2}
 
 
 class PairSums(NamedTuple):
-    r"""Value :math:`L = \sum_{j \ne k} p_j n_k \phi(f_j - f_k)` of every row, and its derivatives."""
+    r"""Value :math:`L = \sum_{j \ne k} p_j n_k \phi(f_j - f_k)` of every row, and its derivatives (rows, q).
+
+    dL/dp_j is the sum over k != j of n_k phi(f_j - f_k), and dL/dn_k the sum over j != k of p_j phi(f_j - f_k).
+    """
 
     value: Tensor
-    """L, shape (rows,)."""
     by_scores: Tensor | None
-    """dL/df, shape (rows, q)."""
     by_pos: Tensor | None
-    """dL/dp_j = sum over k != j of n_k phi(f_j - f_k), shape (rows, q)."""
     by_neg: Tensor | None
-    """dL/dn_k = sum over j != k of p_j phi(f_j - f_k), shape (rows, q)."""
 
 
 class Needs(NamedTuple):
@@ -146,16 +145,17 @@ def product_basis(order: int) -> NDArray[np.float64]:
 
 
 class Expansion(NamedTuple):
-    """Expansion of one kernel in products of polynomials, for rows of at most one width."""
+    """Expansion of one kernel in products of polynomials, for rows of at most one width.
+
+    With the matrices V, U and W, the value is P V N. The gradient is p times the series N U, plus n times the series
+    P W.
+    """
 
     half_width: float
     order: int
     value: Tensor
-    """V, for the value P V N."""
     along_pos: Tensor
-    """U: the gradient is p times the series N U, plus n times the series P W."""
     along_neg: Tensor
-    """W."""
 
 
 @lru_cache(maxsize=64)
@@ -238,19 +238,18 @@ def _chebyshev(x: Tensor, out: Tensor) -> None:
 
 
 class ExpansionTable(NamedTuple):
-    """Expansions for ``N_LEVELS`` half widths on a device; in a kernel each row selects its own."""
+    """Expansions for ``N_LEVELS`` half widths on a device; in a kernel each row selects its own.
+
+    ``widths`` w are float32 and ascending, ``orders`` M int32 and even, and ``starts`` int32, the sum of M^2 over the
+    levels before. ``matrices`` are C, then C'D / w, then C D / w of every level, in float64. P C N is the value; N C'D
+    / w and P C D / w are the series of the gradient that are multiplied by p and by n.
+    """
 
     widths: Tensor
-    """Half widths w, float32 (N_LEVELS,), ascending."""
     orders: Tensor
-    """Orders M, int32 (N_LEVELS,), even."""
     starts: Tensor
-    """Sum of M^2 over the levels before, int32 (N_LEVELS,)."""
     matrices: Tensor
-    """float64: C, then C'D / w, then C D / w of every level. P C N is the value; N C'D / w and P C D / w are the series
-    of the gradient that are multiplied by p and by n."""
     max_order: int
-    """Largest order."""
 
 
 @lru_cache(maxsize=16)
