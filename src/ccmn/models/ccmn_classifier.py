@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import logit
 from torch import Tensor
 from typing_extensions import Self
@@ -48,10 +49,6 @@ from ccmn.training.checkpoint import Checkpoint, fit_fingerprint
 from ccmn.training.networks import NETWORKS, Network, StackedAdam, UserNetwork, make_unflattened
 from ccmn.training.selection import KeepBest, Run, ValidationCriterion, edge_advice, select_run
 from ccmn.training.stream import Stream
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-    from sklearn.utils import Tags
 
 LOSSES: dict[str, type[HammingLoss] | type[RankingLoss]] = {"hamming": HammingLoss, "ranking": RankingLoss}
 """Losses by the value of the parameter ``loss``."""
@@ -526,8 +523,6 @@ class CCMNClassifier(LabelClassifier):
     @property
     def history_(self) -> DataFrame:
         """Training loss and validation criterion of every learning rate and epoch."""
-        from pandas import DataFrame
-
         if not hasattr(self, "_history"):
             raise AttributeError("history_ is available after fit")
         return DataFrame(self._history)
@@ -571,15 +566,3 @@ class CCMNClassifier(LabelClassifier):
         except RuntimeError as error:
             raise ValueError(f"The network created by model(...) does not match the saved weights: {error}") from None
         self.model, network.module = model, module.eval()
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the model has been fitted or loaded."""
-        return hasattr(self, "_network")
-
-    def __sklearn_tags__(self) -> Tags:
-        """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
-        tags, has_classes = super().__sklearn_tags__(), isinstance(self.noise, TransitionNoise)
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
-        return tags

@@ -343,18 +343,10 @@ class CorrectedClassifier(LabelClassifier):
         clf._model, clf._curve, clf._thresholds = parts
         return clf
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the model has been fitted or loaded."""
-        return hasattr(self, "_curve")
-
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
-        if self.estimator is None:
-            tags.input_tags.sparse = True
-        else:
+        if self.estimator is not None:
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 

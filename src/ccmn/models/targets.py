@@ -20,7 +20,6 @@ from ccmn.votes import InferredLabels, infer_labels
 MIN_SPARSE_ENTRIES = 1 << 24
 """Sparse labels and label sets with at most this number of entries, zeros included, are made dense, which is faster."""
 
-Kind = Literal["multilabel", "multiclass"]
 Trusted = tuple[NDArray[np.int64], Any]
 """Numbers of the trusted rows and their true labels, dense or CSR."""
 
@@ -36,7 +35,7 @@ class Targets:
     """
 
     labels: Any
-    kind: Kind
+    kind: Literal["multilabel", "multiclass"]
     classes: NDArray[Any]
     label_names: tuple[str, ...] | None
     sparse: bool = False
