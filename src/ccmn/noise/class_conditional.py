@@ -66,30 +66,6 @@ def limit_rate_sums(rho_pos: FloatArray, rho_neg: FloatArray, max_sum: float) ->
     return rho_pos * scale, rho_neg * scale
 
 
-def _flip_csr(labels: Any, rho_pos: FloatArray, rho_neg: FloatArray, rng: np.random.Generator) -> Any:
-    """Flip CSR labels in time and memory proportional to the entries stored before and after.
-
-    Added labels are sampled as follows. For every label, a binomial number of distinct rows is drawn as if all rows
-    were negative. Rows with a stored entry are then dropped. Stored NaN stays NaN.
-    """
-    n, q = labels.shape
-    labels = labels.astype(np.float64)
-    labels.sum_duplicates()
-    (row, column), value = labels.tocoo().coords, labels.data
-    flip = (rng.random(value.size) < np.where(value == 1, rho_pos[column], rho_neg[column])) & ~np.isnan(value)
-
-    counts = rng.binomial(n, rho_neg)
-    added_row = np.concatenate([rng.choice(n, size=k, replace=False, shuffle=False) for k in counts])
-    added_column = np.repeat(np.arange(q), counts)
-    new = ~np.isin(added_row * q + added_column, row.astype(np.int64) * q + column)
-
-    places = np.concatenate([row, added_row[new]]), np.concatenate([column, added_column[new]])
-    values = np.concatenate([np.where(flip, value == 0, value), np.ones(new.sum())])
-    flipped = scipy.sparse.csr_array((values, places), shape=(n, q))
-    flipped.eliminate_zeros()
-    return flipped
-
-
 class ClassConditionalDebiasing(Debiasing):
     """Debiasing map of class-conditional noise, ``p = scale * y - offset``."""
 
@@ -189,6 +165,30 @@ class ClassConditionalNoise(NoiseModel):
         flip = (rng.random(labels.shape) < np.where(labels == 1, self.rho_pos, self.rho_neg)) & (labels == labels)
         return np.where(flip, labels == 0, labels).astype(labels.dtype)
 
+    def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any:
+        """Flip CSR labels in time and memory proportional to the entries stored before and after.
+
+        Added labels are sampled as follows. For every label, a binomial number of distinct rows is drawn as if all rows
+        were negative. Rows with a stored entry are then dropped. Stored NaN stays NaN.
+        """
+        n, q = labels.shape
+        stored = labels.astype(np.float64)
+        stored.sum_duplicates()
+        (row, column), value = stored.tocoo().coords, stored.data
+        rates = np.where(value == 1, self.rho_pos[column], self.rho_neg[column])
+        flip = (rng.random(value.size) < rates) & ~np.isnan(value)
+
+        counts = rng.binomial(n, self.rho_neg)
+        added_row = np.concatenate([rng.choice(n, size=k, replace=False, shuffle=False) for k in counts])
+        added_column = np.repeat(np.arange(q), counts)
+        new = ~np.isin(added_row * q + added_column, row.astype(np.int64) * q + column)
+
+        places = np.concatenate([row, added_row[new]]), np.concatenate([column, added_column[new]])
+        values = np.concatenate([np.where(flip, value == 0, value), np.ones(new.sum())])
+        flipped = scipy.sparse.csr_array((values, places), shape=(n, q))
+        flipped.eliminate_zeros()
+        return type(labels)(flipped.astype(labels.dtype))
+
     @classmethod
     def from_pairs(cls, Y_true: Labels, Y_noisy: Labels) -> Self:
         """Return the observed flip rates of rows with known true and noisy labels.
@@ -219,8 +219,22 @@ class ClassConditionalNoise(NoiseModel):
         >>> ClassConditionalNoise.from_pairs([[1], [1], [0], [0]], [[1], [0], [0], [0]])
         ClassConditionalNoise(1 label, rho_pos 0.5, rho_neg 0)
         """
-        rho_pos, rho_neg, names = _observed_rates(Y_true, Y_noisy)
-        return cls._from_rates(rho_pos, rho_neg, names)
+        names = label_names_of(Y_true) or label_names_of(Y_noisy)
+        check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
+        positives, negatives, removed, added = _count_flips(Y_true, Y_noisy)
+        for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
+            if (total == 0).any():
+                where = name_some(np.flatnonzero(total == 0), names, total.size)
+                warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0")
+        rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
+        too_large = np.flatnonzero(rho_pos + rho_neg > MAX_OBSERVED_RATE_SUM)
+        if too_large.size:
+            warn(
+                f"Observed rates have a sum above {MAX_OBSERVED_RATE_SUM} for "
+                f"{name_some(too_large, names, rho_pos.size)}: they are scaled down to this sum. The noisy labels "
+                "contain no information about the true ones; use more rows, or drop the labels.",
+            )
+        return cls._from_rates(*limit_rate_sums(rho_pos, rho_neg, MAX_OBSERVED_RATE_SUM), names)
 
     @classmethod
     def _from_rates(cls, rho_pos: FloatArray, rho_neg: FloatArray, names: tuple[str, ...] | None) -> Self:
@@ -321,11 +335,7 @@ class ClassConditionalNoise(NoiseModel):
         prior = np.clip(prior, _MIN_PRIOR, 1 - _MIN_PRIOR)
         noisy_proba = self.rho_neg + (1 - self.rho_pos - self.rho_neg) * prior
         if_one, if_zero = (1 - self.rho_pos) * prior / noisy_proba, self.rho_pos * prior / (1 - noisy_proba)
-        posterior: FloatArray = noisy * if_one + (1 - noisy) * if_zero
-        return posterior
-
-    def _corrupt_csr(self, labels: Any, rng: np.random.Generator) -> Any:
-        return type(labels)(_flip_csr(labels, self.rho_pos, self.rho_neg, rng).astype(labels.dtype))
+        return np.asarray(noisy * if_one + (1 - noisy) * if_zero)
 
     def __repr__(self) -> str:
         ranges = ", ".join(
@@ -333,26 +343,6 @@ class ClassConditionalNoise(NoiseModel):
             for name, rates in (("rho_pos", self.rho_pos), ("rho_neg", self.rho_neg))
         )
         return f"{type(self).__name__}({self.n_labels} label{'s' if self.n_labels > 1 else ''}, {ranges})"
-
-
-def _observed_rates(Y_true: Labels, Y_noisy: Labels) -> tuple[FloatArray, FloatArray, tuple[str, ...] | None]:
-    """Return the observed rho_pos and rho_neg and the label names; warn about rates that must be changed."""
-    names = label_names_of(Y_true) or label_names_of(Y_noisy)
-    check_same_labels(("Y_true", names), ("Y_noisy", label_names_of(Y_noisy)))
-    positives, negatives, removed, added = _count_flips(Y_true, Y_noisy)
-    for total, which, rate in ((positives, "positive", "rho_pos"), (negatives, "negative", "rho_neg")):
-        if (total == 0).any():
-            where = name_some(np.flatnonzero(total == 0), names, total.size)
-            warn(f"Y_true has no {which} sample for {where}: {rate} is set to 0")
-    rho_pos, rho_neg = removed / np.maximum(positives, 1), added / np.maximum(negatives, 1)
-    too_large = np.flatnonzero(rho_pos + rho_neg > MAX_OBSERVED_RATE_SUM)
-    if too_large.size:
-        warn(
-            f"Observed rates have a sum above {MAX_OBSERVED_RATE_SUM} for {name_some(too_large, names, rho_pos.size)}: "
-            "they are scaled down to this sum. The noisy labels contain no information about the true ones; use more "
-            "rows, or drop the labels.",
-        )
-    return *limit_rate_sums(rho_pos, rho_neg, MAX_OBSERVED_RATE_SUM), names
 
 
 def _count_flips(Y_true: Labels, Y_noisy: Labels) -> list[FloatArray]:
