@@ -75,9 +75,8 @@ def pooled_ranking_sums(p: Tensor, scores: Tensor, weights: Tensor | None = None
     .. math:: \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik}) (1[f_{ij} < f_{ik}] + \tfrac12 1[f_{ij} = f_{ik}]),
               \qquad \sum_i \sum_{j \ne k} p_{ij} (1 - p_{ik})
     """
-    observed = ~p.isnan()
-    pos = p.double().nan_to_num(0.0)
-    neg = torch.where(observed, 1 - pos, 0.0)
+    pos, observed = _fill_unobserved(p, None)
+    neg = (1 - pos) * observed
     wrong = wrong_pair_weights(pos, neg, scores)
     pairs = pos.sum(-1) * neg.sum(-1) - (pos * neg).sum(-1)
     if weights is not None:

@@ -137,9 +137,6 @@ class EstimatedNoise(Protocol):
 Noise = NoiseModel | EstimatedNoise
 """Type of the parameter ``noise``: a noise model with known rates, or estimated rates with their uncertainty."""
 
-LabelTransform = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Function (noisy labels, rho_pos, rho_neg, row weights) -> soft labels, differentiable in the last three arguments."""
-
 
 def debias_transform(Y: Tensor, rho_pos: Tensor, rho_neg: Tensor, weights: Tensor) -> Tensor:
     """Return debiased labels. The row weights are not used."""
@@ -152,14 +149,15 @@ class Form(NamedTuple):
 
     ``value`` is a function (soft labels, second argument of the metric, row weights) -> metric, NaN if it is undefined
     for the reason ``undefined``. ``status`` is that of the estimate if the rates are known. With ``complete_rows``,
-    only rows are used in which every label is observed. ``transform`` replaces noisy labels by soft labels.
+    only rows are used in which every label is observed. ``transform`` is a function (noisy labels, rho_pos, rho_neg,
+    row weights) -> soft labels, differentiable in the last three arguments.
     """
 
     value: Callable[[Tensor, Tensor, Tensor], Tensor]
     status: Status
     undefined: str = ""
     complete_rows: bool = False
-    transform: LabelTransform = debias_transform
+    transform: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = debias_transform
 
 
 def evaluate(

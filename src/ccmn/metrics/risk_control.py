@@ -291,7 +291,13 @@ def _control(
 ) -> tuple[float, float, float, bool, float]:
     """Test the thresholds at error probability ``error``; return the first five fields of ``RiskControl``."""
     grid = _default_thresholds(np.vstack([data.scores, data.trusted_scores])) if thresholds is None else thresholds
-    means = _debiased_means(data, metric, grid) if data.trusted is None else _trusted_means(data, metric, target, grid)
+    if data.trusted is None:
+        p = data.noise.debias(data.noisy)
+        means = _means_of_rows(p, data.scores, grid, metric, data.noise)
+        if data.se.any():
+            means = means._replace(by_rates=_rate_covariance(data, p, metric, grid))
+    else:
+        means = _trusted_means(data, metric, target, grid)
     n_starts, sign = min(N_STARTS[metric], grid.size), CONTROLLED[metric]
 
     def passes(means: _Means, tau: float) -> NDArray[np.bool_]:
@@ -353,13 +359,6 @@ class _Means(NamedTuple):
     def with_rows(self, n: int) -> _Means:
         """Return the same means with the covariance for another number of rows."""
         return self._replace(covariance=self.n / n * self.covariance, n=n)
-
-
-def _debiased_means(data: _Data, metric: str, thresholds: FloatArray) -> _Means:
-    """Return the estimated means of N and D at all thresholds from debiased labels."""
-    p = data.noise.debias(data.noisy)
-    means = _means_of_rows(p, data.scores, thresholds, metric, data.noise)
-    return means._replace(by_rates=_rate_covariance(data, p, metric, thresholds)) if data.se.any() else means
 
 
 def _parts(

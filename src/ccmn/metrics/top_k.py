@@ -211,14 +211,9 @@ class TopLabels:
     label: Tensor
     n_labels: int
 
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self.index.shape[0]
-
     def counts(self) -> Tensor:
         """Return the number of positive labels of each row, in float64."""
-        return torch.bincount(self.row, minlength=self.n).double()
+        return torch.bincount(self.row, minlength=len(self.index)).double()
 
 
 def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, metric: str) -> float:
@@ -234,13 +229,13 @@ def _ratio(Y: Labels, scores: Any, k: int, noise: Noise | None, metric: str) -> 
 
     with torch.inference_mode(False):  # tensors of inference mode cannot be differentiated
         top = _read_top_labels(Y, scores, k, noise)
-        weights = torch.ones(top.n, dtype=torch.float64)
+        weights = torch.ones(len(top.index), dtype=torch.float64)
         if noise is None:
             return float(value(weights, torch.zeros(2, top.n_labels, dtype=torch.float64).unbind()).nan_to_num(0.0))
         found = differentiate(value, noise, weights, "approximate" if propensity else "unbiased")
     if math.isnan(found):
-        reason = "no label is 1" if top.n else "no row has all labels observed"
-        warn(f"{metric} cannot be estimated and is NaN (n_samples={top.n}): {reason}")
+        reason = "no label is 1" if len(top.index) else "no row has all labels observed"
+        warn(f"{metric} cannot be estimated and is NaN (n_samples={len(top.index)}): {reason}")
     return found
 
 
@@ -249,7 +244,7 @@ def _best_gain(top: TopLabels, value: Tensor) -> Tensor:
     order = torch.from_numpy(np.lexsort((-value.detach().numpy(), top.row.numpy())))
     rank = torch.arange(len(order)) - torch.searchsorted(top.row, top.row)
     # Rows are ascending, so the sorted values belong to the same rows as before.
-    return value.new_zeros(top.n).index_add(0, top.row, value[order] * (rank < top.index.shape[1]))
+    return value.new_zeros(len(top.index)).index_add(0, top.row, value[order] * (rank < top.index.shape[1]))
 
 
 def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None) -> TopLabels:
@@ -271,7 +266,7 @@ def _read_top_labels(Y: Labels, scores: Any, k: int, noise: Noise | None = None)
         _read_block(labels[start : start + size], real[start : start + size], start, k, noise is not None)
         for start in range(0, n, size)
     ]
-    first = np.cumsum([0, *(part.n for part in parts)]).tolist()
+    first = np.cumsum([0, *(len(part.index) for part in parts)]).tolist()
     rows = torch.cat([part.row + start for part, start in zip(parts, first)])
     index, hits, label = (torch.cat([getattr(part, name) for part in parts]) for name in ("index", "hits", "label"))
     return TopLabels(index, hits, rows, label, q)
