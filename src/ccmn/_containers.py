@@ -67,14 +67,9 @@ def unwrap(labels: Labels) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Label
     if is_dataframe(labels):
         array = _missing_as_nan(labels.to_numpy())
         return array, lambda array: type(labels)(array, index=labels.index, columns=labels.columns)
-    return _missing_as_nan(_masked_as_nan(labels)), lambda array: array
-
-
-def _masked_as_nan(values: Any) -> NDArray[Any]:
-    """Return values as an array; the masked entries of a masked array of numbers become NaN."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values) and values.dtype.kind in "biuf":
-        return np.asarray(np.ma.filled(values.astype(np.result_type(values.dtype, np.float32)), np.nan))
-    return np.asarray(values)
+    if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels) and labels.dtype.kind in "biuf":
+        labels = np.ma.filled(labels.astype(np.result_type(labels.dtype, np.float32)), np.nan)
+    return _missing_as_nan(np.asarray(labels)), lambda array: array
 
 
 def _missing_as_nan(array: NDArray[Any]) -> NDArray[Any]:
