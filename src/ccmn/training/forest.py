@@ -57,10 +57,16 @@ class Forest:
 
     @cached_property
     def structure(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Right child of every node (a leaf: itself), roots of the trees, and largest depth."""
+        """Right child of every node (a leaf: itself), roots of the trees, and largest depth, at most ``MAX_DEPTH``."""
         is_leaf = self.feature < 0
         right, roots = _preorder_structure(is_leaf)
-        return right, roots, _depth(is_leaf, right, roots)
+        level = roots
+        for depth in range(MAX_DEPTH + 1):
+            inner = level[~is_leaf[level]]
+            if not len(inner):
+                return right, roots, depth
+            level = np.append(inner + 1, right[inner])
+        raise ValueError(f"feature of the forest must contain trees of depth at most {MAX_DEPTH}")
 
     def predict(self, X: Any) -> NDArray[np.float32]:
         """Return label probabilities (n, n_labels) of finite features (n, n_features): the mean over the trees."""
@@ -138,17 +144,6 @@ def _preorder_structure(is_leaf: NDArray[np.bool_]) -> tuple[NDArray[np.int64], 
     right = np.arange(n)
     right[~is_leaf] = ends + 1
     return right, roots
-
-
-def _depth(is_leaf: NDArray[np.bool_], right: NDArray[np.int64], roots: NDArray[np.int64]) -> int:
-    """Return the largest depth; raise a ValueError if it exceeds ``MAX_DEPTH``."""
-    level = roots
-    for depth in range(MAX_DEPTH + 1):
-        inner = level[~is_leaf[level]]
-        if not len(inner):
-            return depth
-        level = np.append(inner + 1, right[inner])
-    raise ValueError(f"feature of the forest must contain trees of depth at most {MAX_DEPTH}")
 
 
 def fit_forest(

@@ -117,10 +117,6 @@ def mean_losses(
     return values[0] if len(values) == 1 else torch.cat(values, 1)
 
 
-Step = Callable[[Batch], Tensor]
-"""Function of a batch that updates the weights and returns the losses (G, K) before the update."""
-
-
 def make_step(
     network: Network,
     parts: Sequence[Part],
@@ -130,9 +126,10 @@ def make_step(
     weights: Tensor | None = None,
     *,
     group: ProcessGroup = ALONE,
-) -> Step:
+) -> Callable[[Batch], Tensor]:
     """Return the training step: gather, outputs, loss, backward, reduce over ranks, update.
 
+    It is a function of a batch that updates the weights and returns the losses (G, K) before the update.
     On a CUDA device, the step is captured as a CUDA graph if the data are dense and the network is a built-in one.
     """
     leaves = [p.values for p in network.parameters]
@@ -163,7 +160,9 @@ def make_step(
     return _captured(step, optimizer, leaves) if features.device.type == "cuda" and capturable else step
 
 
-def _captured(step: Step, optimizer: StackedAdam, leaves: list[Tensor]) -> Step:
+def _captured(
+    step: Callable[[Batch], Tensor], optimizer: StackedAdam, leaves: list[Tensor]
+) -> Callable[[Batch], Tensor]:
     """Return a step that replays a CUDA graph; one graph per batch size."""
     graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 

@@ -64,9 +64,6 @@ class Stacked:
 class _Unstacked(Stacked):
     """Parameter of any shape that belongs to a single run."""
 
-    def __init__(self, parameter: Tensor) -> None:
-        super().__init__(parameter, run_dim=0)
-
     def spread(self, per_run: Tensor, *, along_outputs: bool = False) -> Tensor:
         return per_run.reshape(())
 
@@ -129,7 +126,7 @@ class UserNetwork:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
-        self.parameters: list[Stacked] = [_Unstacked(p) for p in module.parameters() if p.requires_grad]
+        self.parameters: list[Stacked] = [_Unstacked(p, 0) for p in module.parameters() if p.requires_grad]
         if not self.parameters:
             raise ValueError("model(n_features, n_outputs) must return a module with trainable parameters; got none")
 

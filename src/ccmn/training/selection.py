@@ -32,21 +32,19 @@ MIN_LATE_EPOCH = 0.9
 """A larger learning rate is advised if the best epoch is after this share of the epochs. In 5 synthetic fits with an
 earlier best epoch at the learning rate 0.05, the largest one, adding 0.2 decreased the test loss once."""
 
-CriterionPart = Callable[[Tensor, Tensor, Tensor | None], Sums]
-"""(debiased labels (n, q), scores (..., n, q), sample weights) -> quotient of sums over rows."""
-
 
 def _hamming_loss(p: Tensor, scores: Tensor, weights: Tensor | None) -> Sums:
     return hamming_sums(p, scores >= 0, weights)
 
 
-CRITERIA: dict[str, tuple[CriterionPart, ...]] = {
+CRITERIA: dict[str, tuple[Callable[[Tensor, Tensor, Tensor | None], Sums], ...]] = {
     "hamming_loss": (_hamming_loss,),
     # The ranking loss does not depend on the threshold between relevant and irrelevant labels; the Hamming loss does.
     "ranking_and_hamming_loss": (pooled_ranking_sums, _hamming_loss),
     "one_error": (one_error_sums,),
 }
-"""Validation criteria by name: sums of these quotients. Smaller is better."""
+"""Validation criteria by name: sums of quotients of sums over rows, from debiased labels (n, q), scores (..., n, q) and
+sample weights. Smaller is better."""
 
 
 @dataclass(frozen=True)
