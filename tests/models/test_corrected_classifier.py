@@ -247,24 +247,19 @@ def test_many_labels_recommend_the_other_class(monkeypatch):
 
 
 def test_error_messages(task):
-    X, Y = task.X, task.Y_noisy
+    X, Y, known = task.X, task.Y_noisy, r"noise must be 'both', 'partial', 'missing' or a ClassConditionalNoise"
     with pytest.raises(TypeError, match=r"must have predict_proba; Perceptron has none\. Wrap it in"):
         CorrectedClassifier(Perceptron(), NOISE).fit(X, Y)
-    for noise in ("estimate", 0.3, TransitionNoise(np.eye(3))):
-        with pytest.raises(ValueError, match=r"noise must be 'both', 'partial', 'missing' or a ClassConditionalNoise"):
-            CorrectedClassifier(DummyClassifier(), noise).fit(X, Y)
-    with pytest.raises(ValueError, match="noise model with 2 labels, as y; got 3"):
-        CorrectedClassifier(DummyClassifier(), NOISE).fit(X, Y[:, :2])
-    with pytest.raises(
-        ValueError, match=r"got one class per row. A single label is y.reshape\(-1, 1\).*TransitionNoise"
+    for noise, rows, labels, message in (
+        *((noise, X, Y, known) for noise in ("estimate", 0.3, TransitionNoise(np.eye(3)))),
+        (NOISE, X, Y[:, :2], "noise model with 2 labels, as y; got 3"),
+        (NOISE, X, Y[:, 0], r"got one class per row. A single label is y.reshape\(-1, 1\).*TransitionNoise"),
+        (NOISE, X, 2 * Y.astype(int) - 1, "y must be 0 or 1"),
+        (NOISE, X, np.full(Y.shape, np.nan), "only NaN"),
+        (NOISE, X[1:], Y, "as many rows in y as in X, 1199; got 1200"),
     ):
-        CorrectedClassifier(DummyClassifier(), NOISE).fit(X, Y[:, 0])
-    with pytest.raises(ValueError, match="y must be 0 or 1"):
-        CorrectedClassifier(DummyClassifier(), NOISE).fit(X, 2 * Y.astype(int) - 1)
-    with pytest.raises(ValueError, match="only NaN"):
-        CorrectedClassifier(DummyClassifier(), NOISE).fit(X, np.full(Y.shape, np.nan))
-    with pytest.raises(ValueError, match="as many rows in y as in X, 1199; got 1200"):
-        CorrectedClassifier(DummyClassifier(), NOISE).fit(X[1:], Y)
+        with pytest.raises(ValueError, match=message):
+            CorrectedClassifier(DummyClassifier(), noise).fit(rows, labels)
 
 
 def test_verified_rows_weigh_as_much_as_several_noisy_ones():

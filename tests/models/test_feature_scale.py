@@ -1,16 +1,11 @@
-"""Scaling of features inside the estimator: reference values, and a fit without scaling."""
+"""Scaling of features inside the estimator: reference values."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.preprocessing import StandardScaler
 
-from ccmn import CCMNClassifier
-from ccmn.data import make_noisy_multilabel
-from ccmn.metrics import micro_f1
 from ccmn.models.training_data import Scaling
-from ccmn.noise import ClassConditionalNoise
 
 
 def scaled(X, weights=None):
@@ -43,18 +38,3 @@ def test_sparse_features_are_not_centered_and_keep_their_relation():
     large[:, 0] = 1e5  # a column in another unit is scaled down
     assert 0.1 < np.sqrt(scaled(large.tocsr()).multiply(scaled(large.tocsr())).sum(1).mean()) < 2
     assert abs(scaled(large.tocsr())[:, [1]]).max() > 1e-3
-
-
-NOISE = ClassConditionalNoise([0.2, 0.1, 0.1], [0.1, 0.2, 0.1])
-TASK = make_noisy_multilabel(1000, 5, 3, strength=6, noise=NOISE, random_state=0)
-UNITS, CENTERS = np.array([12, 20_000, 0.1, 1, 300]), np.array([40, 50_000, 1.7, 0, 2015])
-RAW = pd.DataFrame(TASK.X * UNITS + CENTERS, columns=["age", "income", "height", "score", "year"])
-TRAIN, TEST = slice(0, 700), slice(700, 1000)
-
-
-def test_scaling_can_be_turned_off():
-    settings = {"loss": "ranking", "epochs": 3, "random_state": 0}
-    raw = CCMNClassifier(NOISE, scale=False, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
-    scaled = CCMNClassifier(NOISE, **settings).fit(RAW.iloc[TRAIN], TASK.Y_noisy[TRAIN])
-    f1 = [micro_f1(TASK.Y[TEST], clf.predict(RAW.iloc[TEST])) for clf in (raw, scaled)]
-    assert f1[0] < f1[1] - 0.05

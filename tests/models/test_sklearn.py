@@ -20,9 +20,9 @@ from helpers import LABELS_ONLY, sklearn_checks
 @pytest.mark.filterwarnings("ignore")
 @sklearn_checks(
     [
-        CCMNClassifier(epochs=20, random_state=0),
-        CCMNClassifier(None, loss="hamming", epochs=20, random_state=0),
-        CCMNClassifier(None, model="mlp", epochs=20, random_state=0),
+        CCMNClassifier(epochs=10, random_state=0),
+        CCMNClassifier(None, loss="hamming", epochs=10, random_state=0),
+        CCMNClassifier(None, model="mlp", epochs=10, random_state=0),
     ],
     {name: reason for name, reason in LABELS_ONLY.items() if "weight_equivalence" not in name},
 )
