@@ -1,11 +1,14 @@
-"""Ranking metrics: reference implementations, scikit-learn, ties, and rows of a stack of models."""
+"""Metrics without noise: reference implementations, scikit-learn, ties, and rows of a stack of models."""
+
+import math
+from functools import partial
 
 import pytest
 import sklearn.metrics
 import torch
 from hypothesis import given
 
-from ccmn.metrics import average_precision, coverage, ranking_loss
+from ccmn.metrics import METRICS, coverage, macro_auc, macro_f1, mean_average_precision, micro_f1, ranking_loss
 from ccmn.metrics.ranking_metrics import Ranking, average_precision_from, coverage_rows, ranking_loss_from
 from metrics import reference
 from metrics.strategies import labels_and_scores, random_case
@@ -27,13 +30,42 @@ def test_options_equal_the_reference(case):
         assert metric(*case, **options) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("levels", [None, 2, 5])
-def test_equal_to_scikit_learn(levels):
-    case = random_case(200, 17, levels)
-    assert ranking_loss(*case) == pytest.approx(sklearn.metrics.label_ranking_loss(*case), abs=1e-12)
-    assert coverage(*case) == pytest.approx(sklearn.metrics.coverage_error(*case), abs=1e-12)
-    expected = sklearn.metrics.label_ranking_average_precision_score(*case)
-    assert average_precision(*case) == pytest.approx(expected, abs=1e-12)
+def f1(average):
+    return partial(sklearn.metrics.f1_score, average=average, zero_division=0)
+
+
+SKLEARN = {
+    "hamming_loss": sklearn.metrics.hamming_loss,
+    "micro_f1": f1("micro"),
+    "macro_f1": f1("macro"),
+    "macro_auc": sklearn.metrics.roc_auc_score,
+    "mean_average_precision": sklearn.metrics.average_precision_score,
+    "ranking_loss": sklearn.metrics.label_ranking_loss,
+    "coverage": sklearn.metrics.coverage_error,
+    "average_precision": sklearn.metrics.label_ranking_average_precision_score,
+}
+
+
+@pytest.mark.parametrize("levels", [None, 2, 20])
+@pytest.mark.parametrize("name", SKLEARN)
+def test_equal_to_scikit_learn(name, levels):
+    metric = METRICS[name]
+    Y, scores = random_case(200, 17, levels)
+    other = (scores > 0.6).astype(int) if metric.needs == "labels" else scores
+    assert metric.function(Y, other) == pytest.approx(SKLEARN[name](Y, other), abs=1e-12)
+
+
+def test_labels_without_positive_rows():
+    Y, scores = random_case(60, 5)
+    Y[:, 3], kept = 0, [0, 1, 2, 4]
+    assert mean_average_precision(Y, scores) == pytest.approx(mean_average_precision(Y[:, kept], scores[:, kept]))
+    for average, metric in (("micro", micro_f1), ("macro", macro_f1)):
+        assert metric(Y, 0 * Y) == f1(average)(Y, 0 * Y) == 0
+    with pytest.warns(UserWarning, match="macro_auc .* is NaN .*: no label has enough positive and negative rows"):
+        assert math.isnan(macro_auc([[1, 0], [1, 0]], [[0.1, 0.2], [0.3, 0.4]]))
+    with pytest.warns(UserWarning, match="mean_average_precision .*: no label has enough positive rows") as issued:
+        assert math.isnan(mean_average_precision([[0, 0]], [[0.1, 0.2]]))
+    assert issued[0].filename == __file__
 
 
 def test_counts_are_exact_for_many_labels():

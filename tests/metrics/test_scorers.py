@@ -18,7 +18,7 @@ TASK = make_noisy_multilabel(900, 6, 3, strength=6, noise=NOISE, random_state=0)
 
 
 def ridge(**settings):
-    return CCMNClassifier(noise=NOISE, loss="hamming", surrogate="square", random_state=0, **settings)
+    return CCMNClassifier(noise=NOISE, loss="hamming", surrogate="square", epochs=20, random_state=0, **settings)
 
 
 def test_all_metrics_in_cross_validate():
