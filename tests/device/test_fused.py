@@ -284,3 +284,12 @@ def test_compiled_loss_equals_the_eager_one():
                 low = outputs.bfloat16()
                 results = value_and_gradient(compiled, low, Y), value_and_gradient(loss, low, Y)
             torch.testing.assert_close(*results, rtol=1e-2, atol=1e-2 * float(results[1][1].abs().max()))
+
+
+def test_small_gradients_of_a_compiled_loss_do_not_underflow_in_float16():
+    loss = RankingLoss(label_reduction="mean")
+    outputs, Y = batch(loss, 256, 1000)
+    torch._dynamo.reset()
+    scaled = torch.full((), 2.0**16, device=DEVICE)  # the upstream gradient of a gradient scaler
+    results = [value_and_gradient(f, outputs.half(), Y, scaled)[1] for f in (torch.compile(loss), loss)]
+    torch.testing.assert_close(*results, rtol=1e-2, atol=1e-2 * float(results[1].abs().max()))

@@ -113,6 +113,9 @@ def fused_loss(
     options = Options(loss, surrogate.name, dummy, reduction, factor, needs_gradient)
     value: Tensor
     if torch.compiler.is_compiling():
+        if outputs.dtype == torch.float16:
+            # The gradient is computed before the upstream gradient is known, which keeps float16 from underflow.
+            outputs = outputs.float()
         value = _CompiledLoss.apply(outputs, labels, scale, offset, options)  # type: ignore[no-untyped-call]
     elif needs_gradient:
 
