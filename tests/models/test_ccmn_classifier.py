@@ -97,6 +97,8 @@ def test_custom_modules_may_share_gradients_leave_parameters_unused_and_keep_sta
     history = clf.history_[clf.history_["lr"] == 0.1]["hamming_loss"]
     best, batches = int(history.to_numpy().argmin()) + 1, len(range(0, 96, 30))
     assert int(made[1].norm.num_batches_tracked) == best * batches  # those of the selected epoch
+    made[1].a.data[0, 0] = torch.inf  # an output that overflows belongs to one label
+    assert np.isfinite(clf.decision_function(TASK.X)[:, 1:]).all()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class FittedNetwork:
         first = int(self.has_dummy)
         if self.kind == "user":
             outputs = self._module_outputs(rows)
-            scores = outputs[:, first:] - outputs[:, :1] * first
+            scores = outputs[:, 1:] - outputs[:, :1] if self.has_dummy else outputs
             return scores if labels is None else scores[:, labels]
         rows = rows if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
         if self.kind == "mlp":
