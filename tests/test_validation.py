@@ -1,9 +1,13 @@
-"""Checks that all public functions share: names, numbers, seeds and members of registries."""
+"""What all public functions share: checks of names, numbers, seeds and members of registries; warnings."""
+
+import warnings
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
 
-from ccmn import ClassConditionalNoise, infer_labels
+import ccmn
+from ccmn import CCMNClassifier, ClassConditionalNoise, CorrectedClassifier, estimate_noise, infer_labels
 from ccmn.data import MultiLabelData
 from ccmn.losses import SURROGATES
 from ccmn.paper.baselines import PMLLRS
@@ -67,3 +71,32 @@ def test_registries_are_mappings_that_name_their_members():
     for wrong, message in (("hing", "'hing'; did you mean 'hinge'\\?"), ("xyz", "'xyz'\\."), (7, "7")):
         with pytest.raises(ValueError, match=f"unknown surrogate {message}.*Known: .*square"):
             SURROGATES[wrong]
+
+
+# -- Category and place of warnings
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(593, 72)).astype("f4")
+LABELS = (X @ RNG.normal(size=(72, 6)) + 3 * RNG.normal(size=(593, 6)) > 3).astype(int)
+
+
+def test_category_and_line_of_the_caller():
+    with pytest.warns(ccmn.NoiseWarning, match="below the minimum of 100") as caught:
+        estimate_noise(X[:60], LABELS[:60])
+    assert caught[0].filename == __file__
+
+
+def test_ordinary_data_give_at_most_one_warning():
+    grid = GridSearchCV(CorrectedClassifier(random_state=0), {"threshold": ["fixed", "f1"]}, cv=2)
+    with warnings.catch_warnings(record=True) as caught:
+        CorrectedClassifier(random_state=0).fit(X, LABELS)
+        grid.fit(X, LABELS)
+    assert not caught
+
+
+def test_a_search_warns_once():
+    search = GridSearchCV(CCMNClassifier(None, epochs=1, random_state=0), {"weight_decay": [0, 1e-4]}, cv=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X[:100], LABELS[:100])
+    assert [warning.category for warning in caught] == [ccmn.NoiseWarning]

@@ -1,8 +1,7 @@
 """Fixtures of the command line tests: functions that run commands, and small files to run them on."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from app.review.example import make_session
 from app.review.http_client import make_client, sign_in
 from ccmn.data import MultiLabelData, write_file
 from pages import app
@@ -63,6 +63,14 @@ def reviewing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
     return start
 
 
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Any]:
+    """Return a new review of the example data."""
+    session = make_session(tmp_path / "review")
+    yield session
+    session.close()
+
+
 @pytest.fixture(scope="session")
 def task() -> MultiLabelData:
     """Return 300 rows in which each of three labels depends on one of four features."""
@@ -93,9 +101,3 @@ def saved(task: MultiLabelData, run: Run, tmp_path_factory: pytest.TempPathFacto
     options = ("--method", "hamming", "--noise", "none", "--epochs", 60, "--lr", 0.05)
     run("fit", folder / "task.npz", *options, "--out", folder / "model.ccmn")
     return folder / "model.ccmn"
-
-
-@pytest.fixture(scope="session")
-def unnamed(task: MultiLabelData) -> MultiLabelData:
-    """Task without names."""
-    return replace(task, feature_names=None, label_names=None)

@@ -13,20 +13,6 @@ from ccmn.data import MultiLabelData, load_dataset, write_file
 from ccmn.data.catalog import DATASETS, Source, dataset_location
 from ccmn.data.dataset import describe
 
-ORIGINALS = {
-    "yeast.arff": "mulan_yeast.arff.gz",
-    "yeast.xml": "mulan_yeast.xml",
-    "scene-train.arff": "mulan_scene-train.arff.gz",
-    "scene-test.arff": "mulan_scene-test.arff.gz",
-    "scene.xml": "mulan_scene.xml",
-    "enron.arff": "mulan_enron.arff.gz",
-    "enron.xml": "mulan_enron.xml",
-    "SLASHDOT-F.arff": "meka_SLASHDOT-F.arff.gz",
-    "tmc2007-500-train.arff": "mulan_tmc2007-500-train.arff.gz",
-    "tmc2007-500-test.arff": "mulan_tmc2007-500-test.arff.gz",
-    "tmc2007-500.xml": "mulan_tmc2007-500.xml",
-    "mirflickr.mat": "mirflickr_5000.mat",
-}
 WITH_FEATURES = [name for name, row in DATASETS.items() if row.sources and all(file.sha256 for file in row.files)]
 BY_BLOB_ID = [name for name, row in DATASETS.items() if any(file.git_blob for file in row.files)]
 
@@ -40,8 +26,12 @@ def offline(monkeypatch, tmp_path):
 
 
 def unpack(original, source):
-    content = (original / ORIGINALS[source.file]).read_bytes()
-    return gzip.decompress(content) if ORIGINALS[source.file].endswith(".gz") else content
+    """Return the content of a public file. The originals have a prefix, such as "mulan_", and may be compressed."""
+    name = source.file.replace("mirflickr.mat", "mirflickr_5000.mat")
+    (path,) = [
+        path for path in original.iterdir() if path.name.removesuffix(".gz") in (name, f"mulan_{name}", f"meka_{name}")
+    ]
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
 @pytest.mark.parametrize("name", WITH_FEATURES)

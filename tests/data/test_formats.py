@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from ccmn.data import MultiLabelData, load_dataset, read_file, write_file
 from ccmn.data.formats import FORMATS
 from data.samples import SAVE, limited_memory
 
 LIMIT = 20_000
-
-
-TEXT = ["csv", "arff", "sparse.arff", "svm"]
 
 
 def read(path: Path) -> MultiLabelData:
@@ -73,17 +68,6 @@ def test_changed_bytes(saved):
             damaged[place] ^= change
             saved.write_bytes(damaged)
             message(saved)
-
-
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(TEXT), st.data(), st.integers(0, 4), st.text("0179 ,{}?%'\"\n-@\\ex:#.ai;\x00", max_size=4))
-def test_changed_text(small, tmp_path, kind, data, cut, insert):
-    path = tmp_path / f"small.{kind}"
-    SAVE[kind](small, path)
-    text = path.read_text()
-    at = data.draw(st.integers(0, len(text)))
-    path.write_text(text[:at] + insert + text[at + cut :])
-    message(path)
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in SAVE if kind != "arff"), "sparse labels.arff"])

@@ -27,13 +27,6 @@ def population(size):
     return np.repeat(votes, np.round(size * chance).astype(int), 0)[:, :, None]
 
 
-def random_votes(n=12, a=5, q=3, seed=0):
-    rng = np.random.default_rng(seed)
-    votes = rng.integers(0, 2, (n, a, q)).astype(float)
-    votes[rng.random((n, a)) < 0.3] = np.nan
-    return votes
-
-
 def test_population_of_two_classes_is_recovered():
     model = fit_votes(VoteTable.read(population(100_000)), max_iterations=2000)
     rho_pos, rho_neg = error_rates(model.shares, model.skills)
@@ -43,10 +36,11 @@ def test_population_of_two_classes_is_recovered():
 
 
 def test_levels_agree_with_bayes_rule_over_all_levels():
-    votes = random_votes()
+    rng, (n, a, q) = np.random.default_rng(0), (12, 5, 3)
+    votes = rng.integers(0, 2, (n, a, q)).astype(float)
+    votes[rng.random((n, a)) < 0.3] = np.nan
     votes[3, 0, 1] = 0.3  # a machine
     table = VoteTable.read(votes)
-    n, a, q = votes.shape
     rng = np.random.default_rng(1)
     shares = rng.dirichlet(np.ones(LEVELS.size), q)
     skills = rng.normal([0, 1], 0.5, (a, q, 2))

@@ -58,10 +58,10 @@ def test_usage_errors_are_one_line_with_exit_code_2(rejected, files, arguments, 
     assert line.count("\n") == 1
 
 
-def test_rates_that_the_data_do_not_identify_are_reported_with_options(run, unnamed, files):
+def test_rates_that_the_data_do_not_identify_are_reported_with_options(run, task, files):
     rng = np.random.default_rng(0)
-    Y = unnamed.X[:, :3] * 0.3 + rng.normal(size=unnamed.Y.shape) > 0.3  # hardly depends on the features
-    write_file(replace(unnamed, Y=Y.astype(np.uint8)), "weak.npz")
+    Y = task.X[:, :3] * 0.3 + rng.normal(size=task.Y.shape) > 0.3  # hardly depends on the features
+    write_file(replace(task, Y=Y.astype(np.uint8), label_names=None), "weak.npz")
     result = run("noise", "estimate", "weak.npz")
     assert "! 0, 2: The features do not predict this label" in result.stdout  # one line per warning
     assert "--noise partial or missing" in result.stderr

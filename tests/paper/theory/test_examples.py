@@ -1,4 +1,4 @@
-"""Quick runs of the examples, and their numbers."""
+"""Quick runs of the examples and their numbers, and computations compared with references."""
 
 import csv
 import os
@@ -6,7 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+
+from ccmn.losses import RankingLoss
+from helpers import load_script
 
 pytest.importorskip("matplotlib", reason="the examples require matplotlib: pip install matplotlib")
 
@@ -54,3 +59,17 @@ def test_corrected_thresholds_reach_the_target_and_uncorrected_ones_do_not(tmp_p
     assert float(most["corrected"]["median"]) > 0.9 > float(most["uncorrected"]["median"])
     assert float(most["corrected"]["missed"]) <= 0.2
     assert float(most["uncorrected"]["missed"]) > 0.5
+
+
+def test_hessian_of_the_ranking_loss_with_square_surrogate():
+    rng = np.random.default_rng(0)
+    X, p = rng.normal(size=(9, 3)), rng.normal(0.5, 1, size=(9, 4))
+    form = load_script("examples/03_ranking_square.py").hessian(X, p)
+    design = torch.from_numpy(np.hstack([X, np.ones((9, 1))]))
+    loss = RankingLoss("square")
+
+    def risk(flat):
+        return loss.risk(design @ flat.view(4, 5), torch.from_numpy(p)).mean()
+
+    expected = torch.autograd.functional.hessian(risk, torch.zeros(20, dtype=torch.float64))
+    np.testing.assert_allclose(form @ np.eye(20), expected.numpy(), atol=1e-10)
