@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
@@ -32,9 +33,11 @@ def test_info_of_a_file(run, printed, files):
     found = printed("data", "info", "task.csv", "--labels", "sea,sky,sun")
     assert (found["n"], found["d"], found["q"], found["paper"]) == (300, 4, 3, None)
     assert "labels per row" in run("data", "info", "task.npz").stdout
+    np.savez("gaps.npz", X=np.array([[np.nan], [1.0]]))
+    assert (printed("data", "info", "gaps.npz")["d"], printed("data", "info", "gaps.npz")["q"]) == (1, 0)
 
 
-def test_info_of_real_data(run, printed, real_data):
+def test_info_of_real_data(run, printed, real_data, files):
     found = printed("data", "info", "yeast")
     assert found["paper"]["cardinality"] == 4.23
     assert round(found["cardinality"], 3) == 4.237
@@ -42,6 +45,7 @@ def test_info_of_real_data(run, printed, real_data):
     assert "5000 (10433)" in table
     assert "4.237 " in table  # the paper truncates this figure
     assert "value in the paper" in run("data", "info", "yeast").stdout
+    assert [row["q"] for row in printed("data", "info", "yeast", "task.csv", "--labels", "sea,sky,sun")] == [14, 3]
 
 
 def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):

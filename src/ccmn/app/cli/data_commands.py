@@ -206,9 +206,13 @@ def _available(data_dir: Path | None) -> list[str]:
 
 def _describe(source: str, roles: ColumnRoles, data_dir: Path | None) -> tuple[Characteristics, Any]:
     """Return the characteristics of a dataset or file and those printed in the paper, if any."""
-    from ccmn.data.catalog import DATASETS
+    from ccmn.data.catalog import DATASETS, load_dataset
     from ccmn.data.columns import Columns
     from ccmn.data.dataset import describe
+    from ccmn.data.formats import is_table
 
-    data = Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]
-    return describe(data), DATASETS[source].paper if source in DATASETS else None
+    if source in DATASETS:
+        return describe(load_dataset(source, data_dir=data_dir)), DATASETS[source].paper
+    if is_table(source):
+        return describe(Columns.from_training_data(source, roles=roles, data_dir=data_dir)[1]), None
+    return describe(load_dataset(source, labels=roles.labels, data_dir=data_dir)), None
