@@ -108,7 +108,7 @@ def vote_checks(
     names = _column_names(check_file(source))
     return [
         partial(_check, path, require_columns, _column_names(check_file(path)), "--votes", votes),
-        partial(_check, source, require_columns, names, "--items", [roles.id or votes[0]] if items else []),
+        partial(_check, source, require_columns, names, "--items", [votes[0]] if items and not roles.id else []),
         partial(_check, source, check_columns, names, roles),
     ]
 
