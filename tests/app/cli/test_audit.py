@@ -39,7 +39,7 @@ def test_known_rates(printed, task, noisy, files):
     assert flipped.mean() > 0.7
 
 
-def test_without_declared_noise_rows_are_only_ranked(run, printed, noisy, files):
+def test_without_declared_noise_rows_are_only_ranked(run, printed, rejected, noisy, files):
     found = printed("audit", "noisy.npz", "--top", 7, "--report", "audit.html", "--out", "issues.csv")
     assert not found["probabilities"]
     assert (found["expected"], found["report"]) == (None, "audit.html")
@@ -53,6 +53,7 @@ def test_without_declared_noise_rows_are_only_ranked(run, printed, noisy, files)
     for shown in (text, page):
         assert "This list would also exist if all labels were right" in shown
         assert "expected number" not in shown.lower()
+    assert "--min-p-wrong requires error probabilities" in rejected("audit", "noisy.npz", "--min-p-wrong", 0.2)
     assert "rank 7" in page
     cards = re.findall('<article class="card".*?</article>', (files / "audit.html").read_text(), re.S)
     assert len(cards) == 7

@@ -136,6 +136,8 @@ def test_control_without_guarantee(rejected, saved, task, files):
         (("--control", "recall=0.9"), "--control requires --calibration"),
         (("--calibration", "task.npz"), "require --control"),
         (("--noise", "rates.json"), "require --control"),
+        (("--tags", "tags"), "require --control"),
+        (("--confidence", "0.8"), "require --control"),
         (("--control", "recall", "--calibration", "task.npz"), "got 'recall'"),
         (("--control", "f1=0.9", "--calibration", "task.npz"), "got 'f1=0.9'"),
         (("--control", "recall=1.5", "--calibration", "task.npz"), "got 'recall=1.5'"),

@@ -147,5 +147,7 @@ def test_agreement_equals_the_definition(printed, tmp_path):
 def test_invalid_votes(rejected, vote_file, tmp_path):
     assert "ITEM,ANNOTATOR,LABEL" in rejected("noise", "estimate", vote_file, "--votes", "item,worker", code=2)
     assert "no column 'who' (--votes)" in rejected("audit", vote_file, "--votes", "item,who,tag")
+    command = ("noise", "estimate", vote_file, "--votes", "item,worker,tag", "--trusted", vote_file)
+    assert "--trusted has no effect with --votes" in rejected(*command, code=2)
     command = ("audit", vote_file, "--labels", "a,b", "--votes", "item,worker,tag")
     assert "--labels and --votes" in rejected(*command, code=2)

@@ -35,7 +35,7 @@ def audit(
         typer.Option(
             metavar="COLUMN",
             help="Column with the source of the labels of a row, such as an annotator. Error probabilities depend on "
-            "it. Requires --trusted.",
+            "it. With --noise, requires --trusted.",
         ),
     ] = None,
     trusted: opt.Trusted = None,
@@ -82,6 +82,7 @@ def audit(
         check(opt.check_output, report, force)
     from ccmn.app.issues import RANKING_NOTE, audit_data, duplicates_note, label_sets
     from ccmn.app.report.tables import expected_table, rows_table
+    from ccmn.audit.label_issues import DEFAULT_MIN_P_WRONG
     from ccmn.data.dataset import duplicate_rows
     from ccmn.data.trusted_files import read_trusted
 
@@ -92,6 +93,10 @@ def audit(
     with output.draw_progress() as on_progress:
         verified = read_trusted(trusted, data, row_id)
         found, rates = audit_data(data, declared, verified, sources, random_state, on_progress)
+    if min_p_wrong != DEFAULT_MIN_P_WRONG and not found.known:
+        raise ValueError(
+            "--min-p-wrong requires error probabilities: declare --noise or pass verified rows (--trusted)"
+        )
     names = [str(name) for name in data.label_names or range(data.q)]
     issues, repeated = found.issues(names, top, min_p_wrong), duplicate_rows(data.X)
     if out is not None:

@@ -23,7 +23,14 @@ def estimate(
     labels: opt.Labels = None,
     tags: opt.Tags = None,
     sep: opt.Separator = ";",
-    noise: opt.Noise = "both",
+    noise: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE",
+            help="Errors that the labels have: both | partial (labels were only added) | missing (labels were only "
+            "removed).",
+        ),
+    ] = "both",
     out: Annotated[Path | None, typer.Option(help="Write the rates to this file.", metavar="JSON")] = None,
     text: opt.Text = None,
     image: opt.Image = None,
@@ -49,6 +56,8 @@ def estimate(
         file = check(opt.check_source, source, context.params)
         if noise not in opt.NOISE_TYPES:
             check(opt.reject, f"--noise must be {', '.join(opt.NOISE_TYPES)}; got {noise!r}")
+        if trusted is not None and votes is not None:
+            check(opt.reject, "--trusted has no effect with --votes: the rates are estimated from the votes alone")
         check(opt.check_inputs, trusted)
         check(opt.check_output, out, force)
     from ccmn.app.issues import evidence_of

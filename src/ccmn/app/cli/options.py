@@ -78,7 +78,7 @@ Noise = Annotated[
         "--noise",
         metavar="NOISE",
         help="Errors that the labels have: both | partial (labels were only added) | missing (labels were only "
-        "removed), or a JSON file of noise rates, known or from ccmn noise estimate.",
+        "removed) | none (no correction), or a JSON file of noise rates, known or from ccmn noise estimate.",
     ),
 ]
 DeclaredNoise = Annotated[

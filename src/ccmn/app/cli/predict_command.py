@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK_ENTRIES = 1 << 22
 """Predictions are made in blocks of rows with this number of probabilities, which bounds the memory."""
+DEFAULT_CONFIDENCE = 0.9
+"""Default probability that the target of ``--control`` is met."""
 OTHER_FORMATS = (".xlsx", ".xls", ".parquet", ".json", ".jsonl", ".npz")
 """Endings of files that other programs would not read as CSV."""
 
@@ -43,7 +45,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="METRIC=TARGET",
-            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8, fnr=0.1 or "
+            help="Select the threshold that guarantees a metric on clean labels: recall=0.9, precision=0.8 or "
             "hamming=0.1. Requires --calibration.",
         ),
     ] = None,
@@ -58,7 +60,7 @@ def predict(
     confidence: Annotated[
         float,
         typer.Option(metavar="P", min=0.001, max=0.999, help="Probability that the target of --control is met."),
-    ] = 0.9,
+    ] = DEFAULT_CONFIDENCE,
     data_dir: opt.DataDir = None,
     force: opt.Force = False,
     as_json: opt.Json = False,
@@ -77,7 +79,8 @@ def predict(
     with opt.all_mistakes() as check:
         check(opt.check_inputs, model)
         check(opt.check_source, source, {"row_id": row_id, "data_dir": data_dir})
-        target = check(_read_control, control, calibration, labels, noise)
+        given = calibration, labels, tags, noise, None if confidence == DEFAULT_CONFIDENCE else confidence
+        target = check(_read_control, control, *given)
         check(opt.check_noise, noise, ())
         if out is not None and out.suffix.lower() in OTHER_FORMATS:
             check(opt.reject, f"--out writes CSV; got {out.name!r}. Use a name that ends in .csv")
@@ -250,12 +253,12 @@ def _model_columns(classifier: Any) -> Columns:
 
 
 def _read_control(
-    control: str | None, calibration: str | None, labels: str | None, noise: Path | None
+    control: str | None, calibration: str | None, *others: str | Path | float | None
 ) -> tuple[str, float] | None:
     """Return the metric and the target of ``--control``; None if it is not given."""
     if control is None:
-        if calibration is not None or labels is not None or noise is not None:
-            raise typer.BadParameter("--calibration, --labels and --noise require --control")
+        if any(value is not None for value in (calibration, *others)):
+            raise typer.BadParameter("--calibration, --labels, --tags, --noise and --confidence require --control")
         return None
     if calibration is None:
         raise typer.BadParameter("--control requires --calibration, a file of labeled rows")
