@@ -142,7 +142,7 @@ def test_models_that_were_saved_predict_the_same(name):
 @pytest.mark.parametrize("model", ["linear", lambda d, q: torch.nn.Linear(d, q)])
 def test_selected_epoch_and_learning_rate(model):
     """The criterion on true labels is the plain Hamming loss of the selected epoch."""
-    clf = classifier(loss="hamming", model=model, lr=(1e-4, 0.05), epochs=30)
+    clf = classifier(loss="hamming", model=model, lr=(1e-4, 0.05, 0.05), epochs=30)  # each of them is trained once
     clf.fit(X, Z, validation=(X_TEST, Y_TEST), validation_is_clean=True)
     selected, history = clf.selected_, clf.history_
     assert (selected["criterion"], selected["lr"], selected["epochs"], len(history)) == ("hamming_loss", 0.05, 30, 60)

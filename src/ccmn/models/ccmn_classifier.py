@@ -413,7 +413,7 @@ class CCMNClassifier(LabelClassifier):
         valid_weights = None if valid.weights is None else torch.from_numpy(valid.weights).to(device)
         valid_labels = label_source(valid.p, device, torch.float32)
         criterion = ValidationCriterion(name, loss, valid_features, valid_labels, valid_weights, group)
-        lrs, size = [float(x) for x in np.atleast_1d(self.lr)], (features.d, loss.n_outputs(q))
+        lrs, size = [*dict.fromkeys(float(x) for x in np.atleast_1d(self.lr))], (features.d, loss.n_outputs(q))
         runs: list[Run] = []
         history: list[dict[str, float]] = []
         checkpoints: list[Checkpoint] = []
