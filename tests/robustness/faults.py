@@ -1,7 +1,7 @@
-"""Full and read-only disks, little memory, and unusual terminals: one line of error, old files intact, a later success.
+"""Full and read-only disks and unusual terminals: one line of error, old files intact, a later success.
 
 Commands write to a small file system in memory, in a mount namespace of the child process. This requires root; without
-it the size of files is limited instead. Memory is limited with ``RLIMIT_AS``.
+it the size of files is limited instead.
 """
 
 import ctypes
@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ccmn.data import MultiLabelData, write_file
 from robustness.campaign import Campaign, Printed, check_printed, command, expect
 from robustness.malformed import results_store
 from robustness.processes import task
@@ -133,40 +132,11 @@ def _succeed(line: str, folder: Path) -> None:
     expect(found.code == 0, "not resumable", f"{line}: {found}")
 
 
-@cache
-def large_file() -> bytes:
-    """Return data whose copies and products take tens of megabytes."""
-    X = np.random.default_rng(0).normal(size=(4000, 500)).astype(np.float32)
-    with tempfile.TemporaryDirectory() as place:
-        write_file(MultiLabelData(X, (X[:, :20] > 0).astype(np.uint8)), Path(place) / "large.npz")
-        return (Path(place) / "large.npz").read_bytes()
-
-
-def memory(rng: np.random.Generator, folder: Path) -> str:
-    """Run a command in a new process whose address space is limited, as by ``ulimit -v``."""
-    (folder / "large.npz").write_bytes(large_file())
-    lines = ("noise estimate large.npz", "data convert large.npz --out large.csv", "audit large.npz --out issues.csv")
-    line = lines[rng.integers(len(lines))]
-    # About 1.3 GB are needed to start, and about 1.5 GB for the data.
-    size = int(rng.choice([rng.integers(60, 1300), rng.integers(1300, 1700)])) * 1_000_000
-    code, _, error = process(folder, line, limit=size)
-    if code == 0:
-        return "memory: enough"
-    expect(code == 1 and "not enough memory" in error, "unclear", f"{line}, {size} bytes: code {code}: {error}")
-    return "memory: one line"
-
-
-def process(folder: Path, line: str, limit: int | None = None, closed: bool = False, **environment: str) -> tuple:
-    """Run a command in a new process: with limited memory, a closed output, or other variables."""
-
-    def prepare() -> None:
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
+def process(folder: Path, line: str, closed: bool = False, **environment: str) -> tuple:
+    """Run a command in a new process: with a closed output, or other variables."""
     started = subprocess.Popen(
         [sys.executable, "-m", "ccmn", *line.split()],
         cwd=folder,
-        preexec_fn=prepare,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **environment},
@@ -201,12 +171,7 @@ def terminal(rng: np.random.Generator, folder: Path) -> str:
     return f"{kind}: {'success' if code == 0 else 'one line'}"
 
 
-def prepare() -> None:
-    files(), large_file()
-
-
 CAMPAIGNS = (
-    Campaign("faults", disk, 100, seconds=120, prepare=prepare),
-    Campaign("memory", memory, 20, seconds=120, prepare=prepare, min_minutes=5),
-    Campaign("terminals", terminal, 100, seconds=120, prepare=prepare),
+    Campaign("faults", disk, 100, seconds=120, prepare=files),
+    Campaign("terminals", terminal, 100, seconds=120, prepare=files),
 )

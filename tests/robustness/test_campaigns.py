@@ -16,7 +16,6 @@ SMALL = {
     "kills": 6,
     "interrupts": 6,
     "faults": 4,
-    "memory": 1,
     "terminals": 4,
     "fits": 20,
     "workers": 2,
