@@ -3,7 +3,7 @@
     python benchmarks/noise_rates.py           all settings, results/noise_rates.csv (needs CCMN_DATA)
 
 Simulated tasks satisfy the assumptions: 1,000 rows with 6 normal features, 3 logistic labels with |w| = 3 and an offset
-from -2 to 0, flips that depend on the label alone; 100 draws. "twice" and "four times" repeat every row; 20 draws.
+from -2 to 0, flips that depend on the label alone; 100 draws. "twice" and "four times" repeat every row.
 Real tasks have labels of people and 200 random verified rows; the reference are the rates of the other rows, for labels
 with at least 10 true positives there; ten draws.
 
@@ -81,7 +81,7 @@ def main() -> None:
         for draw in range(draws)
         for setting in (*RATES, *BARELY)
         for copies in COPIES
-        if copies == "once" or (setting in RATES and draw % 5 == 0)
+        if copies == "once" or setting in RATES
     ]
     if not options.quick:
         cells = [(name, f"{N_VERIFIED} verified rows", draw) for draw in range(10) for name in HUMAN] + cells
