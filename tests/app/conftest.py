@@ -50,17 +50,22 @@ def printed(run: Run) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def reviewing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run ``ccmn review`` and call a function with a client of its page and the session instead of a server."""
+def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let ``ccmn review`` call a function with a client of its page and the session instead of a server."""
 
-    def start(use: Callable[..., object], *arguments: object) -> Result:
+    def prepare(use: Callable[..., object]) -> None:
         def serve(session: Any, retraining: Any, on_start: Any, port: int, next_command: str) -> None:
             use(sign_in(make_client(session)), session)
 
         monkeypatch.setattr("ccmn.app.review.serve", serve)
-        return run("review", *arguments)
 
-    return start
+    return prepare
+
+
+@pytest.fixture
+def reviewing(run: Run, served: Callable[..., None]) -> Callable[..., Result]:
+    """Run ``ccmn review`` with a function that is called instead of a server."""
+    return lambda use, *arguments: (served(use), run("review", *arguments))[1]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from ccmn import (
     metrics,
 )
 from ccmn.data import load_digit_scenes, make_noisy_multilabel
-from ccmn.losses import SURROGATES, ForwardLoss, hamming_loss, ranking_loss
+from ccmn.losses import SURROGATES, ForwardLoss
 from ccmn.noise import GroupedNoise, TransitionNoise
 from ccmn.paper.baselines import FPML, PARTICLE, PMLLRS, PMLNI
 from ccmn.paper.result_store import ResultStore
@@ -161,25 +161,6 @@ def losses() -> Values:
     add("hamming/callable", lambda f: HammingLoss(softsign, noise)(f, partly), scores)
     add("dummy/callable", lambda f: RankingLoss(softsign, noise)(f[:20], partly[:20]), outputs)
     add("forward", lambda f: ForwardLoss(noise)(f, partly), scores)
-    return found
-
-
-def loss_functions() -> Values:
-    """Return the values of the functional losses for real-valued targets, with first and second derivatives."""
-    found: Values = {}
-    for (q, n), phi in product(((5, 4), (60, 20), (160, 80)), SURROGATES):
-        rng = np.random.default_rng(10 + q)
-        f, p = (torch.tensor(rng.normal(size=(n, q))) for _ in range(2))
-        for name, loss in (("hamming_loss", hamming_loss), ("ranking_loss", ranking_loss)):
-            for part, value in with_gradient(lambda f, p, loss=loss, phi=phi: loss(f, p, phi), f, p):
-                found[f"{name}/q{q}/{phi}/{part}"] = value
-            if q == 5:
-                leaf, direction = f.clone().requires_grad_(), torch.tensor(rng.normal(size=(n, q)))
-                (slope,) = torch.autograd.grad(loss(leaf, p, phi).sum(), leaf, create_graph=True)
-                along = (slope * direction).sum()
-                # The slope of the hinge is constant, and may have no graph.
-                second = torch.autograd.grad(along, leaf, allow_unused=True)[0] if along.requires_grad else None
-                found[f"{name}/q{q}/{phi}/second"] = numbers(torch.zeros_like(f) if second is None else second)
     return found
 
 
@@ -341,7 +322,7 @@ Group = Callable[[], Values]
 
 EXACT: dict[str, Group] = {
     group.__name__: group
-    for group in (noise_models, losses, loss_functions, metric_values, competing_methods, table_cells, ranking_fits)
+    for group in (noise_models, losses, metric_values, competing_methods, table_cells, ranking_fits)
 }
 TOLERANCE: dict[str, Group] = {"default_predictions": default_predictions}
 SECTIONS = {"exact": EXACT, "tolerance": TOLERANCE}

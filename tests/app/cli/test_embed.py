@@ -170,12 +170,6 @@ def test_torchvision_encoder_has_no_last_layer(folder, run, rejected, monkeypatc
     assert "torchvision encodes images" in rejected("embed", "photos.csv", *arguments)
 
 
-def test_missing_packages_are_named(folder, rejected, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    settings = {"--image": "file", "--encoder": "torchvision:resnet50", "--out": "out.parquet"}
-    assert 'pip install "ccmn[encoders]"' in run_rejected(rejected, settings, 1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -186,15 +180,13 @@ def test_missing_packages_are_named(folder, rejected, monkeypatch):
         (("--text", "title", "--encoder", "own_encoder:other"), 1, "no function 'other'"),
         (("--image", "title"), 1, "there is no file"),
         (("--text", "title", "--out", "photos.csv"), 1, "already exists"),
+        (("--image", "file", "--encoder", "torchvision:resnet50"), 1, 'pip install "ccmn[encoders]"'),
     ],
 )
-def test_errors(folder, rejected, arguments, code, message):
+def test_errors(folder, rejected, monkeypatch, arguments, code, message):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
     settings = {"--encoder": "own_encoder:make", "--out": "out.parquet", **dict(zip(arguments[::2], arguments[1::2]))}
-    assert message in run_rejected(rejected, settings, code)
-
-
-def run_rejected(rejected, settings, code):
-    return rejected("embed", "photos.csv", *(word for pair in settings.items() for word in pair), code=code)
+    assert message in rejected("embed", "photos.csv", *(word for pair in settings.items() for word in pair), code=code)
 
 
 @pytest.mark.parametrize("content", [b"no image", "truncated", "too large"])

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.review.http_client import make_client, sign_in
 from ccmn.models import load_model
 
 pytestmark = pytest.mark.slow
@@ -48,19 +47,18 @@ def follow(run, monkeypatch):
 
 
 @pytest.fixture
-def reviewer(monkeypatch):
+def reviewer(served):
     """Return a function that lets a person who knows the true labels answer on the page of ``ccmn review``."""
 
     def prepare(true):
-        def serve(session, retraining, on_start, port, next_command):
-            client = sign_in(make_client(session))
+        def answer(client, session):
             for _ in range(N_REVIEWED):
                 item = session.queue.open("random")
                 answers = {label: "yes" if true[item.row, label] else "no" for label in item.asked}
                 session.store.record(item, answers)
             assert client.post("/export").notice.startswith("Exported")
 
-        monkeypatch.setattr("ccmn.app.review.serve", serve)
+        served(answer)
 
     return prepare
 
@@ -104,40 +102,27 @@ def test_support_tickets(run, follow, reviewer, true):
     assert Path("model-2.ccmn").exists()
 
 
-@pytest.mark.parametrize("source", ["table", "folder"])
-def test_pictures(run, follow, reviewer, true, source):
-    """Pictures of colored stripes, listed in a table with tags or sorted into folders by one tag."""
+def test_pictures(run, follow, reviewer, true):
+    """Pictures of colored stripes, listed in a table with tags."""
     Image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
     rng = np.random.default_rng(5)
-    if source == "folder":
-        true = np.eye(3, dtype=bool)[rng.integers(3, size=N)]
-    wrong = rng.random(true.shape) < 0.15
-    noisy = true | wrong if source == "table" else np.where(wrong[:, :1], np.roll(true, 1, axis=1), true)
+    noisy = true | (rng.random(true.shape) < 0.15)
+    Path("pictures").mkdir()
     paths = [f"pictures/{i:03}.png" for i in range(N)]
-    if source == "folder":
-        paths = [f"pictures/{LABELS[int(row.argmax())]}/{i:03}.png" for i, row in enumerate(noisy)]
     for path, row in zip(paths, true):
         pixels = rng.integers(60, size=(12, 18, 3))
         pixels[:, np.repeat(row, 6)] += 150
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels.astype(np.uint8)).save(path)
-    embed = ("--encoder", "pixels:6x9", "--out", "photos.parquet")
-    if source == "folder":
-        order = np.argsort(paths)  # as in the table of the files
-        true, noisy, columns = true[order], noisy[order], ()
-        embedded = run("embed", "pictures", *embed)
-    else:
-        pd.DataFrame({"file": paths, "what is in it": joined(noisy)}).to_csv("photos.csv", index=False)
-        columns = ("--image", "file", "--tags", "what is in it")
-        embedded = run("embed", "photos.csv", *columns, *embed)
+    pd.DataFrame({"file": paths, "what is in it": joined(noisy)}).to_csv("photos.csv", index=False)
+    embed = ("embed", "photos.csv", "--image", "file", "--tags", "what is in it", "--encoder", "pixels:6x9", "--out")
     reviewer(true)
-    estimated = follow(embedded, "noise estimate")
+    estimated = follow(run(*embed, "photos.parquet"), "noise estimate")
     audited = follow(estimated, "audit")
     reviewed = follow(audited, "review")
     corrected = pd.read_csv("photos-review/corrected.csv")
-    assert {"file", columns[3] if columns else "tags"} < set(corrected.columns)
+    assert {"file", "what is in it"} < set(corrected.columns)
     fitted = follow(reviewed, "fit")
-    run("embed", "photos.csv" if columns else "pictures", *columns, *embed[:3], "new.parquet")
+    run(*embed, "new.parquet")
     follow(fitted, "predict", NEW="new.parquet")
     assert share_wrong(true) < min(0.05, (noisy != true).mean() / 2)
     report = run("audit", "photos.parquet", "--noise", "rates.json", "--min-p-wrong", 0, "--report", "report.html")
