@@ -17,6 +17,8 @@ import torch
 from safetensors.numpy import load, save
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import ccmn
+
 ROOT = Path(__file__).parents[1]
 
 _REJECT = """
@@ -90,6 +92,21 @@ def run_measured(code: str, *arguments: str) -> str:
     command = [sys.executable, "-c", _PEAK + code, *arguments]
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+class ReviewProcess:
+    """``ccmn review`` in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "ccmn", "review", *arguments, "--json"]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": environment}
+        self.process = subprocess.Popen(command, cwd=folder, **options)
+        self.url = json.loads(self.process.stdout.readline())["url"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
 
 
 class Largest(TorchDispatchMode):

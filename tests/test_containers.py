@@ -156,9 +156,7 @@ HUGE = np.full((60, 3), 10**400, dtype=object)
     [
         lambda: CCMNClassifier(NOISE).fit(HUGE, Y),
         lambda: CCMNClassifier(NOISE).fit(X, HUGE),
-        lambda: PMLNI().fit(HUGE, Y.astype(int)),
         lambda: estimate_noise(HUGE, Y),
-        lambda: estimate_noise(X, HUGE),
         lambda: NOISE.debias(HUGE),
     ],
 )

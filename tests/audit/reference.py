@@ -2,6 +2,15 @@
 
 import math
 
+import numpy as np
+
+
+def scores_of(issues, shape, column="suspicion"):
+    """Return a column of a list of label issues as an array, NaN for labels that are not listed."""
+    found = np.full(shape, np.nan)
+    found[issues.row, issues.label] = issues[column]
+    return found
+
 
 def p_wrong(given, p_noisy, rho_pos, rho_neg):
     """Return P(true label differs | given label, x) from the joint probabilities of true and noisy label."""

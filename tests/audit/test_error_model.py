@@ -9,12 +9,6 @@ from audit import reference
 from ccmn import ClassConditionalNoise, find_label_issues
 
 
-def scores_of(issues, shape):
-    found = np.full(shape, np.nan)
-    found[issues.row, issues.label] = issues.suspicion
-    return found
-
-
 def make_labels(n=2000, q=4, seed=0, strength=2.0):
     """Return true labels and P(true label = 1 | x)."""
     rng = np.random.default_rng(seed)
@@ -37,8 +31,8 @@ def test_trusted_rows_reveal_labels_that_are_often_wrong(hard_rows):
     true[added, 2] = 0
     rows = np.random.default_rng(4).permutation(len(true))[:200]
     others = np.setdiff1d(np.arange(len(true)), rows)
-    learned = scores_of(find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0), noisy.shape)
-    before = scores_of(find_label_issues(noisy, P), noisy.shape)
+    learned = reference.scores_of(find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0), noisy.shape)
+    before = reference.scores_of(find_label_issues(noisy, P), noisy.shape)
     wrong = (noisy != true)[others].ravel()
     precision = [average_precision_score(wrong, s[others].ravel()) for s in (learned, before)]
     assert precision[0] > precision[1] + 0.1
@@ -53,7 +47,9 @@ def test_learned_probabilities_are_calibrated(hard_rows, size):
     sums = []
     for seed in range(5):
         rows = np.random.default_rng(seed).permutation(len(true))[:size]
-        learned = scores_of(find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0), noisy.shape)
+        learned = reference.scores_of(
+            find_label_issues(noisy, P, trusted=(rows, true[rows]), min_p_wrong=0), noisy.shape
+        )
         sums.append(learned.sum())
     assert 0.8 < np.mean(sums) / (noisy != true).sum() < 1.25
 
@@ -68,11 +64,11 @@ def test_verified_labels_are_certain(hard_rows):
     true, noisy, P = hard_rows
     known = np.full(true.shape, np.nan)
     known[5:60, 1] = true[5:60, 1]
-    found = scores_of(find_label_issues(noisy, P, trusted=known, min_p_wrong=0), noisy.shape)
+    found = reference.scores_of(find_label_issues(noisy, P, trusted=known, min_p_wrong=0), noisy.shape)
     assert_array_equal(found[5:60, 1], noisy[5:60, 1] != true[5:60, 1])
     assert ((found[:, 0] > 0) & (found[:, 0] < 1)).all()
     pair = find_label_issues(noisy, P, trusted=(np.arange(5, 60), known[5:60]), min_p_wrong=0)
-    assert_array_equal(scores_of(pair, noisy.shape), found)
+    assert_array_equal(reference.scores_of(pair, noisy.shape), found)
 
 
 class TestAnnotators:
@@ -90,7 +86,7 @@ class TestAnnotators:
         noisy = noisy.copy()
         noisy[0, 0] = np.nan
         term = reference.annotator_terms(noisy.tolist(), P.tolist(), annotator.tolist())
-        found = scores_of(find_label_issues(noisy, P, groups=annotator), noisy.shape)
+        found = reference.scores_of(find_label_issues(noisy, P, groups=annotator), noisy.shape)
         assert_allclose(found, expit(logit(np.abs(noisy - P)) + term))
 
     @pytest.mark.parametrize("n_trusted", [0, 100])
@@ -100,7 +96,7 @@ class TestAnnotators:
         wrong = (noisy != true)[n_trusted:].ravel()
         precision = []
         for known in (None, annotator):
-            found = scores_of(find_label_issues(noisy, P, groups=known, **arguments), noisy.shape)
+            found = reference.scores_of(find_label_issues(noisy, P, groups=known, **arguments), noisy.shape)
             precision.append(average_precision_score(wrong, found[n_trusted:].ravel()))
         assert precision[1] > precision[0] + 0.05
 
@@ -126,7 +122,7 @@ class TestVotes:
         votes[5:, 0], votes[7, :, 1] = np.nan, np.nan
         mean = np.array([[np.nanmean(own) if np.isfinite(own).any() else np.nan for own in row.T] for row in votes])
         dissent = np.nanmean(np.abs(noisy - mean))
-        found = scores_of(find_label_issues(noisy, P, votes=votes), noisy.shape)
+        found = reference.scores_of(find_label_issues(noisy, P, votes=votes), noisy.shape)
         for i, j in np.ndindex(*noisy.shape):
             own = votes[i, ~np.isnan(votes[i, :, j]), j].tolist()
             term = reference.vote_term(noisy[i, j], own, dissent) if own else 0.0

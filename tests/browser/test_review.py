@@ -2,38 +2,19 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import ccmn
 from browser.conftest import axe_violations
 from ccmn.data import load_digit_scenes
 from ccmn.models import load_model
 from ccmn.noise import ClassConditionalNoise
+from helpers import ReviewProcess
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see make test-all")
 pytest.importorskip("uvicorn", reason="ccmn review requires uvicorn: pip install 'ccmn[app]'")
 expect = playwright.expect
-
-
-class Server:
-    """``ccmn review`` in a separate process."""
-
-    def __init__(self, folder, *arguments):
-        environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "ccmn", "review", *arguments, "--json"]
-        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment)
-        self.url = json.loads(self.process.stdout.readline())["url"]
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 @pytest.fixture
@@ -42,7 +23,7 @@ def start(tmp_path):
     running = []
 
     def start_server(*arguments):
-        running.append(Server(tmp_path, *arguments))
+        running.append(ReviewProcess(tmp_path, *arguments))
         return running[-1]
 
     yield start_server
@@ -289,29 +270,6 @@ def test_text_and_main_action_are_visible_without_scrolling(context, start, keep
         assert page.locator("blockquote").bounding_box()["width"] >= 500
         assert page.locator(".labels").evaluate("box => box.scrollHeight <= box.clientHeight")  # no scrolling
         assert {round(chip.bounding_box()["height"]) < 50 for chip in page.locator("form.chip").all()} == {True}
-
-
-def test_rows_of_pictures_fit_into_three_widths(context, start, keep, tmp_path):
-    """The widths of desktop, tablet and phone."""
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install pillow")
-    rng = np.random.default_rng(0)
-    lines = ["size,file,sea,sky"]
-    for i, (a, b) in enumerate(rng.normal(size=(60, 2))):
-        pixels = rng.integers(255, size=(30, 40, 3)).astype(np.uint8)
-        image.fromarray(pixels).save(tmp_path / f"{i}.png")
-        lines.append(f"{a:.3f},{i}.png,{a > 0:d},{b > 0:d}")
-    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    rates = ClassConditionalNoise(0.1, 0.1, n_labels=2, label_names=["sea", "sky"])
-    (tmp_path / "rates.json").write_text(json.dumps(rates.to_dict()))
-    page = open_page(context, start("rows.csv", "--labels", "sea,sky", "--image", "file", "--noise", "rates.json"))
-    for width, height in ((1280, 800), (800, 1024), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.locator("img.picture").is_visible()
-        button = page.locator("button.main").bounding_box()
-        assert button["y"] + button["height"] <= height
-        assert page.locator(".subject").bounding_box()["height"] > 0.5 * height  # two labels leave the rest to the row
-        keep(page, f"row-{width}")
 
 
 def test_link_of_a_report_opens_the_row(context, start, tickets, tmp_path):

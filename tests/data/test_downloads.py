@@ -55,26 +55,21 @@ def test_damaged_cache_is_replaced(mirror, source):
     assert catalog.download(source).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("given", [{"sha256": "0" * 64}, {"git_blob": "0" * 40}])
-def test_wrong_checksum(mirror, cache, given):
-    other = catalog.Source(SOURCE.repository, SOURCE.commit, SOURCE.path, **given)
-    with pytest.raises(ValueError, match=r"file\.arff is not the expected file: its .* is not 000"):
-        catalog.download(other)
-    assert files_in(cache) == []
-
-
-def test_missing_file_on_server(mirror, cache):
-    gone = catalog.Source(SOURCE.repository, SOURCE.commit, "gone.arff", SOURCE.sha256)
-    with pytest.raises(OSError, match=r"could not download http.*gone\.arff: the server answered 404"):
-        catalog.download(gone)
-    assert files_in(cache) == []
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense://x"])
-def test_no_server(cache, monkeypatch, address):
-    monkeypatch.setenv("CCMN_MIRROR", address)
-    with pytest.raises(OSError, match=r"could not download .*: the server cannot be reached"):
-        catalog.download(SOURCE)
+@pytest.mark.parametrize(
+    ("change", "address", "message"),
+    [
+        ({"sha256": "0" * 64}, None, r"file\.arff is not the expected file: its .* is not 000"),
+        ({"sha256": "", "git_blob": "0" * 40}, None, r"file\.arff is not the expected file: its .* is not 000"),
+        ({"path": "gone.arff"}, None, r"could not download http.*gone\.arff: the server answered 404"),
+        ({}, "http://127.0.0.1:1", r"could not download .*: the server cannot be reached"),
+        ({}, "nonsense://x", r"could not download .*: the server cannot be reached"),
+    ],
+)
+def test_failed_downloads(mirror, cache, monkeypatch, change, address, message):
+    if address:
+        monkeypatch.setenv("CCMN_MIRROR", address)
+    with pytest.raises((ValueError, OSError), match=message):
+        catalog.download(replace(SOURCE, **change))
     assert files_in(cache) == []
 
 

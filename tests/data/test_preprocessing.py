@@ -75,11 +75,9 @@ def test_json_round_trip(table):
     [
         None,
         {},
-        {"steps": []},
         {"steps": [{"kind": "pickle"}]},
         {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": "nan", "scale": 1, "gaps": False}]},
         {"steps": [{"kind": "category", "column": "x", "categories": ["a", "a"], "rare": False, "gaps": False}]},
-        {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": 1e200, "scale": 1, "gaps": False}]},
         {"steps": [{"kind": "number", "column": "x", "median": 0, "mean": 0, "scale": 1, "gaps": 0, "part": "year"}]},
         {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [float("nan")]}]},
         {"steps": [{"kind": "text", "column": "x", "terms": ["a"], "idf": [10**400]}]},
@@ -116,11 +114,7 @@ def test_errors(table):
     for frame, text, message in (
         (pd.DataFrame({"age": ["1"] * 20 + ["12a"]}), (), r"'12a' in column 'age' is not a number"),
         (pd.DataFrame({"name": [f"n{i}" for i in range(30)]}), (), r"30 different values.*--text name.*--id name"),
-        (
-            pd.DataFrame({"age": ["1", "1e308"]}),
-            (),
-            r"row 1 \(from 0\): infinite \(or too large\) value in column 'age'",
-        ),
+        (pd.DataFrame({"age": ["1", "1e308"]}), (), r"row 1 .from 0.: infinite .* value in column 'age'"),
         (pd.DataFrame({"tags": [["a"], ["b"]]}), (), "contains lists"),
         (table, "bodi", "there is no column 'bodi'"),
         (np.ones((2, 2)), (), "Expected a DataFrame"),

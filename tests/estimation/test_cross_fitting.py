@@ -178,7 +178,6 @@ def test_progress_is_reported_to_its_end_also_if_training_stops_early(capsys):
     [
         ({"Y_noisy": None}, ValueError, "Y_noisy"),
         ({"Y_noisy": Y[:5]}, ValueError, "same number of rows"),
-        ({"n_folds": 1}, ValueError, "n_folds"),
         ({"make_model": KNeighborsClassifier(), "Y_noisy": Y[:5]}, ValueError, "same number of rows"),
         ({"make_model": KNeighborsClassifier(), "n_folds": 1}, ValueError, "n_folds"),
         ({"make_model": type("Factory", (dict,), {"predict_proba": None})}, TypeError, "Factory"),
@@ -189,7 +188,6 @@ def test_progress_is_reported_to_its_end_also_if_training_stops_early(capsys):
         ({"X": iter([1])}, TypeError, "list_iterator"),
         ({"X": Items("input"), "Y_noisy": None}, ValueError, "got neither"),
         ({"X": {"a": IMAGES, "b": IMAGES[:3]}}, ValueError, "rows"),
-        ({"device": "gpu"}, ValueError, "gpu"),
         ({"noise": "missing"}, TypeError, "noise"),
         ({"noise": ClassConditionalNoise(0.1, 0.2, n_labels=3)}, ValueError, "3 labels"),
     ],

@@ -79,15 +79,13 @@ def test_mean_and_json():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="'import', which has no rates; known groups: 'crowd', 'gold'"):
-        NOISE.debias(Y, ["gold", "crowd", "import", "gold"])
-    with pytest.raises(ValueError, match=r"one entry per row \(4\); got 3"):
-        NOISE.debias(Y, GROUPS[:3])
-    with pytest.raises(ValueError, match="the same labels"):
-        GroupedNoise({"a": CROWD, "b": ClassConditionalNoise([0.1], [0.1])})
-    with pytest.raises(ValueError, match="at least one group"):
-        GroupedNoise({})
-    with pytest.raises(TypeError, match="got TransitionNoise"):
-        GroupedNoise({"a": TransitionNoise([[0.9, 0.1], [0.2, 0.8]])})
-    with pytest.raises(ValueError, match=r"description of GroupedNoise .* got 'partial'"):
-        GroupedNoise.from_dict({"kind": "partial"})
+    for error, message, call in (
+        (ValueError, "which has no rates; known groups: 'crowd', 'gold'", lambda: NOISE.debias(Y, ["import"] * 4)),
+        (ValueError, r"one entry per row \(4\); got 3", lambda: NOISE.debias(Y, GROUPS[:3])),
+        (ValueError, "the same labels", lambda: GroupedNoise({"a": CROWD, "b": ClassConditionalNoise([0.1], [0.1])})),
+        (ValueError, "at least one group", lambda: GroupedNoise({})),
+        (TypeError, "got TransitionNoise", lambda: GroupedNoise({"a": TransitionNoise(np.eye(3))})),
+        (ValueError, r"GroupedNoise .* got 'partial'", lambda: GroupedNoise.from_dict({"kind": "partial"})),
+    ):
+        with pytest.raises(error, match=message):
+            call()

@@ -1,7 +1,6 @@
-"""Every campaign in small, the failures that the runner counts, clients of the review server, and past failures."""
+"""Every campaign in small, the failures that the runner counts, and past failures."""
 
 import os
-import threading
 import time
 
 import numpy as np
@@ -83,47 +82,6 @@ def test_runs_continue_and_do_not_depend_on_batches(tmp_path):
     continued = run(Campaign("example", passes, 6, batch=4), 6, seed=3, log=log)
     assert outcomes[0] == outcomes[1] == continued.outcomes
     assert len(log.read_text().splitlines()) == 6
-
-
-# -- Clients of the review server
-
-
-@pytest.fixture
-def address(tmp_path):
-    """Address of a review server in another process."""
-    from app.review.example import make_session
-    from ccmn.app.review import serve
-
-    pid, stream = processes.start(lambda report: serve(make_session(tmp_path / "review"), None, report))
-    yield stream.readline().strip()
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    stream.close()
-
-
-@pytest.mark.slow
-def test_many_clients(address):
-    """50 clients send requests for CCMN_CLIENT_SECONDS: no errors; 99 % of the answers on an idle machine in 200 ms."""
-    host, _, query = address.removeprefix("http://").partition("/")
-    cookie = processes.ask(host, "GET", f"/{query}")[1]["set-cookie"].partition(";")[0]
-    assert processes.ask(host, "GET", "/", None, cookie)[0] in (200, 303)
-    end, taken, wrong = time.monotonic() + float(os.environ.get("CCMN_CLIENT_SECONDS", "2")), [], []
-
-    def client():
-        while time.monotonic() < end:
-            start = time.monotonic()
-            try:
-                status = processes.ask(host, "GET", "/row/0", None, cookie)[0]
-            except OSError as error:
-                status = repr(error)
-            taken.append(time.monotonic() - start)
-            wrong.extend([status] if status != 200 else [])
-
-    clients = [threading.Thread(target=client) for _ in range(50)]
-    [each.start() for each in clients]
-    [each.join() for each in clients]
-    print(f"{len(taken)} requests, median {np.median(taken):.3f} s, 99 % in {np.quantile(taken, 0.99):.3f} s")
-    assert wrong == []
 
 
 # -- Failures that campaigns have found

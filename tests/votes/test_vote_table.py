@@ -91,7 +91,6 @@ def test_rows_by_identifier():
     [
         (np.ones((3, 2)), r"\(n, annotators, labels\)"),
         (np.full((2, 2, 2), -1.0), "NaN where"),
-        (np.full((2, 2, 2), 1.5), "1.5"),
         (pd.DataFrame({"row": [0], "annotator": [0]}), "columns row, annotator, label"),
         (pd.DataFrame({"row": [5], "annotator": [0], "label": ["x"], "value": [0]}), "from 0 to 2"),
         (pd.DataFrame({"row": [0], "annotator": [0], "label": ["x"], "value": [1]}), "no vote below 1"),

@@ -35,12 +35,10 @@ def test_no_arguments_print_help_with_exit_code_2(run, arguments):
     ("arguments", "message"),
     [
         (["dmeo"], "No such command 'dmeo'. Did you mean 'demo'? See: ccmn --help"),
-        (["demo", "--sed", "1"], "--sed"),
         (["demo", "--random-state", "-1"], "--random-state"),
         (["demo", "--seed", "x"], "--seed does not exist: use --random-state"),
         (["noise", "estimate", "a.csv", "--noise-type", "partial"], "use --noise both, partial or missing"),
         (["fit", "a.csv", "--out", "m", "--solver=adam"], "--solver does not exist: use the parameters of ccmn.CCMN"),
-        (["fit", "a.csv"], "--out"),
         (["fit", "a.csv", "--out", "m", "--loss", "ranking"], "use --method corrected, hamming or ranking"),
         (["fit", "a.csv", "--out", "m", "--device", "abacus"], "Expected auto, cpu, cuda or cuda:N; got 'abacus'"),
         (["fit", "a.csv", "--out", "m", "--lr", "-1"], "Invalid value for '--lr'"),

@@ -64,19 +64,6 @@ def test_every_command_accepts_estimated_rates(run, printed, noisy):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["task.npz", "--noise", "left"], 2, "--noise must be both, partial, missing; got 'left'"),
-        (["none.npz"], 1, "none.npz"),
-        (["task.npz", "--out", "nowhere/rates.json"], 1, "folder nowhere does not exist"),
-        (["task.npz", "--out", "task.csv"], 1, "task.csv already exists"),
-    ],
-)
-def test_estimate_errors(rejected, files, arguments, code, message):
-    assert message in rejected("noise", "estimate", *arguments, code=code)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "rates.json: not JSON (line 1"),

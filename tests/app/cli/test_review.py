@@ -1,17 +1,12 @@
 """``ccmn review``: errors, and a server that is killed and restarted."""
 
 import http.client
-import json
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-import ccmn
+from helpers import ReviewProcess
 
 needs_server = pytest.mark.skipif(
     not all(__import__("importlib.util").util.find_spec(name) for name in ("starlette", "uvicorn")),
@@ -19,15 +14,12 @@ needs_server = pytest.mark.skipif(
 )
 
 
-class Server:
+class Server(ReviewProcess):
     """Server in a subprocess, and an HTTP client for it."""
 
     def __init__(self, folder, *arguments):
-        environment = {**os.environ, "PYTHONPATH": str(Path(ccmn.__file__).parents[1])}
-        command = [sys.executable, "-m", "ccmn", "review", *arguments, "--json"]
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "env": environment}
-        self.process = subprocess.Popen(command, cwd=folder, **options)
-        url = urlsplit(json.loads(self.process.stdout.readline())["url"])
+        super().__init__(folder, *arguments)
+        url = urlsplit(self.url)
         self.host, self.headers = url.netloc, {}
         answer = self.ask("GET", f"/?{url.query}")
         self.headers = {"Cookie": answer.headers["set-cookie"].partition(";")[0], "Origin": f"http://{self.host}"}
@@ -53,8 +45,7 @@ def test_resume_after_kill(files):
     for position in range(3):
         server.ask("POST", f"/row/{position}/next")
         assert server.ask("POST", f"/row/{position + 1}/answer", "label=1&answer=no").status == 303
-    server.process.kill()
-    server.process.communicate()
+    server.kill()
     server = Server(files, *arguments)
     assert server.ask("GET", "/").headers["location"] == "/row/3"  # the last row
     assert subject_of(server.ask("GET", "/row/0").text) == subject_of(shown)
@@ -77,15 +68,11 @@ def subject_of(page):
     ("arguments", "code", "message"),
     [
         ([], 2, "either DATA or --demo"),
-        (["task.npz", "--demo"], 2, "either DATA or --demo"),
         (["--demo", "--picture", "16x24"], 2, "--demo cannot be combined"),
-        (["--demo", "--noise", "partial"], 2, "--demo cannot be combined"),
         (["task.npz", "--image-dir", "."], 2, "--image-dir requires --image"),
-        (["none.npz"], 1, "there is no file none.npz"),
         (["task.npz", "--picture", "2x3"], 1, "Expected 6 features for pictures of 2x3 pixels; got 4 features"),
         (["task.npz", "--picture", "wide"], 2, "HEIGHTxWIDTH"),
         (["task.npz", "--noise", "none"], 2, "--noise must be both, partial, missing or a JSON file"),
-        (["task.npz", "--out", "nowhere/review"], 1, "folder nowhere does not exist"),
         (["task.npz", "--out", "task.csv"], 1, "task.csv is a file; --out expects a folder"),
         (["task.npz", "--host", "0.0.0.0"], 2, "--host does not exist: the server listens on 127.0.0.1"),
         (["task.npz", "--port", 99999], 2, "--port"),

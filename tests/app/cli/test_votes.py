@@ -61,15 +61,6 @@ def test_review_orders_rows_by_the_gain_of_another_vote(reviewing, vote_file, tm
     reviewing(use, vote_file, "--votes", "item,worker,tag", "--out", tmp_path / "review")
 
 
-def test_a_vote_that_would_become_a_feature_is_a_usage_error(rejected, files):
-    lines = [f"i{i},{who},joy,{(i + len(who)) % 2},{i}" for i in range(40) for who in ("ann", "bo")]
-    (files / "v.csv").write_text("\n".join(["item,worker,emotion,vote,size", *lines]))
-    line = rejected("fit", "v.csv", "--votes", "item,worker,emotion", "--out", "m.ccmn", code=2)
-    assert "column 'vote' contains 0 and 1" in line
-    assert "--votes item,worker,emotion,vote" in line
-    assert line.count("\n") == 1
-
-
 @pytest.fixture
 def two_files(files, task):
     """Votes of three annotators without features, and the features of their items in another order."""
