@@ -139,6 +139,9 @@ def test_table_of_annotators_and_rows_by_index():
     table = pd.DataFrame(lines).sample(frac=1, random_state=0)
     by_index, by_array = ccmn.infer_labels(table, frame), ccmn.infer_labels(task.votes, task.X)
     np.testing.assert_allclose(by_index.proba, by_array.proba)
+    np.testing.assert_array_equal(ccmn.infer_labels(VoteTable.read(task.votes), task.X).ci_neg, by_array.ci_neg)
+    with pytest.raises(ValueError, match="79 rows"):
+        ccmn.infer_labels(task.votes, task.X[1:])
     listed = by_index.annotators
     assert listed.annotator.tolist() == ["x", "x", "y", "y", "z", "z"]
     assert listed.votes.tolist() == [80] * 6
@@ -146,15 +149,6 @@ def test_table_of_annotators_and_rows_by_index():
     np.testing.assert_allclose(listed.agreement, agreement.ravel())
     assert (listed.rho_pos_low <= listed.rho_pos).all()
     assert (listed.rho_pos <= listed.rho_pos_high).all()
-
-
-def test_results_are_reproducible_and_do_not_depend_on_the_container():
-    task = make_votes(100, 4, 2, 3, 0)
-    first, second = ccmn.infer_labels(task.votes, task.X), ccmn.infer_labels(VoteTable.read(task.votes), task.X)
-    np.testing.assert_array_equal(first.proba, second.proba)
-    np.testing.assert_array_equal(first.ci_neg, second.ci_neg)
-    with pytest.raises(ValueError, match="3 rows"):
-        ccmn.infer_labels(np.ones((4, 2, 2)), np.ones((3, 1)))
 
 
 # -- Queue of further votes

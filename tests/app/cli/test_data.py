@@ -37,17 +37,6 @@ def test_info_of_a_file(run, printed, files):
     assert (printed("data", "info", "gaps.npz")["d"], printed("data", "info", "gaps.npz")["q"]) == (1, 0)
 
 
-def test_info_of_real_data(run, printed, real_data, files):
-    found = printed("data", "info", "yeast")
-    assert found["paper"]["cardinality"] == 4.23
-    assert round(found["cardinality"], 3) == 4.237
-    table = run("data", "info", "yeast", "mirflickr").stdout
-    assert "5000 (10433)" in table
-    assert "4.237 " in table  # the paper truncates this figure
-    assert "value in the paper" in run("data", "info", "yeast").stdout
-    assert [row["q"] for row in printed("data", "info", "yeast", "task.csv", "--labels", "sea,sky,sun")] == [14, 3]
-
-
 def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):
     (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
     assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
