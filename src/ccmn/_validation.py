@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,6 +218,9 @@ def check_label_matrix(Y: NDArray[Any], argument: str) -> FloatArray:
             f"{argument} must be a matrix of shape (n, q), one row per sample and one column per label; "
             f"got shape {Y.shape}"
         )
+    if Y.dtype == object:
+        with suppress(TypeError, ValueError):
+            Y = Y.astype(np.float64)  # texts "0" and "1" of a file
     check_label_values(Y, argument)
     return Y.astype(np.float64)
 

@@ -82,7 +82,9 @@ def test_blocks_and_containers_give_the_same_result(monkeypatch, case):
     knowledge = {"ranked": {}, "declared": {"noise": NOISE}, "learned": {"trusted": (np.arange(20), 1 - Y[:20])}}[case]
     whole = find_label_issues(Y, P, **knowledge)
     monkeypatch.setattr("ccmn.audit.label_issues.MAX_BLOCK_ENTRIES", 7)
-    for labels in (Y.tolist(), Y.astype(bool), torch.tensor(Y), scipy.sparse.csr_matrix(Y), scipy.sparse.coo_array(Y)):
+    texts = np.where(np.isnan(Y), None, np.where(Y == 1, "1", "0"))
+    dense = Y.tolist(), texts, Y.astype(bool), torch.tensor(Y)
+    for labels in (*dense, scipy.sparse.csr_matrix(Y), scipy.sparse.coo_array(Y)):
         assert_frame_equal(find_label_issues(labels, P, **knowledge), whole)
     for probabilities in (P.tolist(), torch.tensor(P), pd.DataFrame(P)):
         assert_frame_equal(find_label_issues(Y, probabilities, **knowledge), whole)
