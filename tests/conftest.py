@@ -17,3 +17,11 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("requires the datasets of the paper: set CCMN_DATA to their folder")
     return Path(folder)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No data folder, an empty cache and no server."""
+    monkeypatch.delenv("CCMN_DATA", raising=False)
+    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
+    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))

@@ -65,14 +65,6 @@ def test_write_errors_name_the_target(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["file.txt"]
 
 
-def test_files_of_killed_writers_are_overwritten(tmp_path):
-    (tmp_path / ".file.txt.part").write_bytes(b"half of a longer file")
-    with atomic_write(tmp_path / "file.txt") as stream:
-        stream.write(b"new")
-    assert os.listdir(tmp_path) == ["file.txt"]
-    assert (tmp_path / "file.txt").read_bytes() == b"new"
-
-
 def test_several_writers_wait_for_each_other(tmp_path):
     """A file is always one of the written files, also if a stream is closed before the block ends."""
     path, contents = tmp_path / "file.txt", ["x" * size for size in (10, 100_000)]

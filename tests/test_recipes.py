@@ -12,12 +12,7 @@ import pytest
 
 RECIPES = Path(__file__).parents[1] / "examples" / "recipes"
 NAMES = sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "with_ray")  # tests/cluster runs with_ray
-NEEDS = {
-    "with_lightning": "lightning",
-    "with_transformers": "transformers",
-    "with_skorch": "skorch",
-    "with_cleanlab": "cleanlab",
-}
+PACKAGES = {"lightning", "transformers", "skorch", "cleanlab"}
 FROM_NOISY_AND_TRUE = [
     "Hamming loss estimated from noisy labels, unbiased < Hamming loss estimated from noisy labels, plain",
     "Hamming loss on true labels, unbiased < Hamming loss on true labels, plain",
@@ -71,8 +66,8 @@ def documented_output(name: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_output_and_claims(name):
-    package = NEEDS.get(name)
-    if package and importlib.util.find_spec(package) is None:
+    package = name.removeprefix("with_")
+    if package in PACKAGES and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed: run pip install -r requirements/recipes.txt")
     printed, expected = run(name).strip(), documented_output(name)
     assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", expected)

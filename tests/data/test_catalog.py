@@ -17,14 +17,6 @@ WITH_FEATURES = [name for name, row in DATASETS.items() if row.sources and all(f
 BY_BLOB_ID = [name for name, row in DATASETS.items() if any(file.git_blob for file in row.files)]
 
 
-@pytest.fixture
-def offline(monkeypatch, tmp_path):
-    """No data folder, an empty cache and no server."""
-    monkeypatch.delenv("CCMN_DATA", raising=False)
-    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
-    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
-
-
 def unpack(original, source):
     """Return the content of a public file. The originals have a prefix, such as "mulan_", and may be compressed."""
     name = source.file.replace("mirflickr.mat", "mirflickr_5000.mat")

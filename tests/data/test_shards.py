@@ -67,7 +67,6 @@ def test_pieces_of_a_large_row_group_have_equal_size(tmp_path):
         ({"f": [1.0, None], "y": [0, 1]}, ["y"], "missing or infinite"),
         ({"f": [1.0, 2.0], "y": [0, 2]}, ["y"], "0 or 1"),
         ({"f": ["red", "blue"], "y": [0, 1]}, ["y"], "not numbers"),
-        ({"y": [0, 1]}, ["y"], "no features"),
         ({"f": [1.0, 2.0], "y": [[0], [9]]}, ["y"], "between 0 and 4"),
         ({"f": [[1.0], [2.0, 3.0]], "y": [0, 1]}, ["y"], "varying length"),
         ({"f": [1.0, 2.0], "y": [[0], [1]], "z": [0, 1]}, ["y", "z"], "not both"),

@@ -31,10 +31,3 @@ def test_exact_values(name):
 @pytest.mark.parametrize("name", TOLERANCE)
 def test_values_of_procedures(name):
     check("tolerance", name, TOLERANCE[name], 1e-6)
-
-
-def test_no_stored_group_is_unused():
-    assert {section: set(groups) for section, groups in GOLDEN.items()} == {
-        "exact": set(EXACT),
-        "tolerance": set(TOLERANCE),
-    }

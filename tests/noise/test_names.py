@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from ccmn import metrics
 from ccmn.models import CorrectedClassifier
@@ -24,19 +25,13 @@ CALLS = {
     "grouped corrupt": lambda labels: grouped(labels, "corrupt"),
     "grouped debias": lambda labels: grouped(labels, "debias"),
     "from pairs": lambda labels: ClassConditionalNoise.from_pairs(Y, labels),
-    "corrected": lambda labels: CorrectedClassifier(_classifier(), NOISE).fit(np.eye(4), labels),
+    "corrected": lambda labels: CorrectedClassifier(LogisticRegression(), NOISE).fit(np.eye(4), labels),
     **{name: lambda labels, row=row: row.function(labels, _other(row)) for name, row in metrics.METRICS.items()},
     **{
         f"{name} with noise": lambda labels, row=row: row.function(labels, _other(row).to_numpy(), noise=NOISE)
         for name, row in metrics.METRICS.items()
     },
 }
-
-
-def _classifier():
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression()
 
 
 def _other(row):

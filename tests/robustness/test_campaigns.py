@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from robustness import faults, fits, malformed, processes
-from robustness.campaign import Campaign, Failure, command, run
+from robustness import fits, processes
+from robustness.campaign import Campaign, Failure, campaigns, command, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SMALL = {
@@ -19,9 +19,7 @@ SMALL = {
     "fits": 20,
     "workers": 2,
 }
-CAMPAIGNS = {
-    campaign.name: campaign for module in (malformed, processes, faults, fits) for campaign in module.CAMPAIGNS
-}
+CAMPAIGNS = campaigns()
 
 
 @pytest.mark.slow

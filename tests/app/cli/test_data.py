@@ -1,21 +1,12 @@
 import json
 
 import numpy as np
-import pytest
 from numpy.testing import assert_array_equal
 
 from ccmn.data import read_file
 
 
-@pytest.fixture
-def nothing_here(monkeypatch, tmp_path):
-    """No data folder, an empty cache, and no network."""
-    monkeypatch.delenv("CCMN_DATA", raising=False)
-    monkeypatch.setenv("CCMN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CCMN_MIRROR", "http://127.0.0.1:1")
-
-
-def test_list(run, printed, nothing_here):
+def test_list(run, printed, offline):
     table = run("data", "list").stdout
     rows = printed("data", "list")
     names = [row["name"] for row in rows]
@@ -37,13 +28,13 @@ def test_info_of_a_file(run, printed, files):
     assert (printed("data", "info", "gaps.npz")["d"], printed("data", "info", "gaps.npz")["q"]) == (1, 0)
 
 
-def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, nothing_here):
+def test_info_of_all_local_datasets(printed, real_data, tmp_path, rejected, offline):
     (tmp_path / "yeast.npz").symlink_to(real_data / "yeast.npz")
     assert [row["name"] for row in printed("data", "info", "--data-dir", tmp_path)] == ["yeast"]
     assert "no dataset is on this machine" in rejected("data", "info")
 
 
-def test_fetch(run, printed, rejected, real_data, nothing_here):
+def test_fetch(run, printed, rejected, real_data, offline):
     assert "2417 rows" in run("data", "fetch", "yeast", "--data-dir", real_data).stdout
     found = printed("data", "fetch", "scene", "--data-dir", real_data)
     assert found == {"name": "scene", "here": "folder", "n": 2407, "d": 294, "q": 6}

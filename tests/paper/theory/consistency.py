@@ -96,7 +96,6 @@ def _differences(values: Tensor) -> Tensor:
 class TargetLoss:
     """Loss with its surrogate and its Bayes decisions."""
 
-    name: str
     risk: Callable[[LabelDistribution, Tensor], Tensor]
     surrogate_risk: Callable[[LabelDistribution, Tensor, Phi], Tensor]
     decisions: Callable[[int], Iterable[tuple[float, ...]]]
@@ -107,14 +106,12 @@ class TargetLoss:
 
 TARGETS = {
     "hamming": TargetLoss(
-        name="hamming",
         risk=hamming_risk,
         surrogate_risk=hamming_surrogate_risk,
         decisions=lambda q: product((-1.0, 1.0), repeat=q),
         comparisons=lambda marginals: torch.diag(torch.where(marginals >= 0.5, 1.0, -1.0).double()),
     ),
     "ranking": TargetLoss(
-        name="ranking",
         risk=ranking_risk,
         surrogate_risk=ranking_surrogate_risk,
         decisions=lambda q: permutations(map(float, range(q))),

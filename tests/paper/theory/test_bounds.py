@@ -133,13 +133,13 @@ def test_printed_mu_violates_the_lemma_of_theorem_2(printed, holds):
 
 
 def test_invalid_arguments():
-    with pytest.raises(ValueError, match="delta"):
-        hamming_bound(10, NOISE, **{**GIVEN, "delta": 1.0})
-    with pytest.raises(ValueError, match=r"theta.*phi must be bounded"):
-        hamming_bound(10, NOISE, **{**GIVEN, "theta": math.inf})
-    with pytest.raises(ValueError, match="n must be"):
-        ranking_bound(0, NOISE, **GIVEN)
-    with pytest.raises(ValueError, match="rademacher must be"):
-        ranking_bound(10, NOISE, **{**GIVEN, "rademacher": -1.0})
+    for bound, n, change, message in (
+        (hamming_bound, 10, {"delta": 1.0}, "delta"),
+        (hamming_bound, 10, {"theta": math.inf}, r"theta.*phi must be bounded"),
+        (ranking_bound, 0, {}, "n must be"),
+        (ranking_bound, 10, {"rademacher": -1.0}, "rademacher must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bound(n, NOISE, **{**GIVEN, **change})
     with pytest.raises(TypeError, match="PartialNoise"):
         partial_hamming_bound(10, NOISE, rademacher=0.1)
