@@ -72,7 +72,7 @@ def embed(
     ccmn embed photos --encoder torchvision:resnet50 --out photos.parquet
     """
     from ccmn._files import prefix_errors
-    from ccmn.data.column_roles import ColumnRoles, check_columns
+    from ccmn.data.column_roles import ColumnRoles, check_columns, label_columns
     from ccmn.data.encoders import remove_parts
 
     if source.is_dir():
@@ -91,8 +91,11 @@ def embed(
         table, folder = _read_table(source, [name for name in (image, text, tags, row_id) if name]), source.parent
     roles = ColumnRoles(None, tags, sep.replace("\\t", "\t"), image=image, id=row_id)
     column = str(image if text is None else text)
+    names, selected = list(map(str, table)), opt.read_labels(labels)
     with prefix_errors(source):
-        check_columns(list(map(str, table)), roles if text is None else replace(roles, text=(text,)))
+        check_columns(names, roles if text is None else replace(roles, text=(text,)))
+        if selected is not None:
+            label_columns(selected, names)
         empty = (table[column].isna() | (table[column] == "")).to_numpy()
         if empty.any():
             raise ValueError(f"row {int(empty.argmax()) + 1}: column {column!r} is empty")
