@@ -93,7 +93,7 @@ def make_client(session) -> HTTPClient:
     from ccmn.app.review.security import AccessControl
     from ccmn.app.review.web_app import make_app
 
-    app = make_app(session, review.Retraining(session))
+    app = make_app(session, review.Retraining(session), "ccmn fit")
     return HTTPClient(AccessControl(app, {HOST, "localhost:8000"}, TOKEN))
 
 

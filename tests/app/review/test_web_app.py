@@ -195,9 +195,11 @@ def test_end_of_the_queue(client, session):
 
 
 def test_export(client, session):
-    answer_correctly(session, 4)
     assert "Nothing has been exported yet" in client.get("/results").text
+    assert "ccmn fit" not in client.post("/export").text  # there are no verified rows
+    answer_correctly(session, 4)
     page = client.post("/export")
+    assert page.element("next-command") == "ccmn fit"
     assert page.notice.startswith("Exported.")
     assert page.element("folder") == str(session.folder.resolve())
     names = re.findall(r'href="/export/([^"]+)"', page.text)

@@ -108,7 +108,7 @@ def _fit_command(context: typer.Context, session: ReviewSession) -> str:
 def _print_next_step(session: ReviewSession, command: str) -> None:
     """Print the command that uses the exported answers, or how to export them."""
     answers = session.store.progress()["answers"]
-    if (session.folder / "trusted.npz").exists():
+    if len(session.trusted().rows) and (session.folder / "trusted.npz").exists():
         opt.print_next(command)
     elif answers:
         typer.echo(

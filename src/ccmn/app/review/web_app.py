@@ -190,7 +190,7 @@ class ReviewApp:
             min_comparison_rows=MIN_ROWS_FOR_COMPARISON,
             folder=folder.resolve(),
             files=files if (folder / "review.json").exists() else [],
-            next_command=self._next_command,
+            next_command=self._next_command if len(session.trusted().rows) else "",
             reviewers=session.store.agreement(),
         )
 
