@@ -367,8 +367,7 @@ def _likelihood_ratio(scores: FloatArray, labels: FloatArray) -> FloatArray:
     smallest = 0.5 / (ones + zeros)
     model = IsotonicRegression(y_min=smallest, y_max=1 - smallest, out_of_bounds="clip")
     p = model.fit(scores[given], labels[given]).predict(scores)
-    ratio: FloatArray = p / (1 - p) * zeros / ones
-    return ratio
+    return np.asarray(p / (1 - p) * zeros / ones)
 
 
 def mixture_share(ratio: FloatArray) -> tuple[float, FloatArray]:

@@ -145,10 +145,28 @@ def estimate_noise(
 
 
 def rates_of(evidence: Evidence) -> NoiseRates:
-    """Return the rates of all rows; warn about those that are unknown."""
+    """Return the rates of all rows; warn about those that are unknown or contradict the declared noise type."""
     _check_zeros(evidence)
     rates = _estimate(evidence)
-    _warn(rates)
+    n = int((rates.n_pos + rates.n_neg).max(initial=0))
+    if n < MIN_ROWS and len(rates.labels_with("few_rows")) == rates.n_labels:
+        warn(
+            f"n_samples={n} is below the minimum of {MIN_ROWS}: noise rates are not estimated and labels are used "
+            "without noise correction. Pass a noise model or trusted rows to correct them."
+        )
+    wide = rates.labels_with("wide_interval")
+    if wide:
+        warn(
+            f"Noise rates of {name_some(wide, rates.label_names, rates.n_labels)} are poorly identified (90 % interval "
+            f"wider than {MAX_IDENTIFIED_WIDTH:g}). Declare noise_type='partial' or 'missing' if only one kind of "
+            "error occurs, or pass a few dozen rows with true labels, drawn at random, as trusted=(rows, Y_true)."
+        )
+    contradicted = rates.labels_with("noise_type_contradicted")
+    if contradicted:
+        warn(
+            f"Trusted rows contradict the declared noise type of "
+            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' for these labels."
+        )
     return rates
 
 
@@ -275,26 +293,3 @@ def _flag_unused(rates: NoiseRates, Y: FloatArray, Y_others: FloatArray) -> Nois
     )
     flags = (*rates.flags, *flag_labels("unused_label", unused, note))
     return replace(rates, ci_pos=np.where(unused[:, None], [0, 1], rates.ci_pos), flags=flags)
-
-
-def _warn(rates: NoiseRates) -> None:
-    """Warn about rates that are unknown or contradict the declared noise type."""
-    n = int((rates.n_pos + rates.n_neg).max(initial=0))
-    if n < MIN_ROWS and len(rates.labels_with("few_rows")) == rates.n_labels:
-        warn(
-            f"n_samples={n} is below the minimum of {MIN_ROWS}: noise rates are not estimated and labels are used "
-            "without noise correction. Pass a noise model or trusted rows to correct them."
-        )
-    wide = rates.labels_with("wide_interval")
-    if wide:
-        warn(
-            f"Noise rates of {name_some(wide, rates.label_names, rates.n_labels)} are poorly identified (90 % interval "
-            f"wider than {MAX_IDENTIFIED_WIDTH:g}). Declare noise_type='partial' or 'missing' if only one kind of "
-            "error occurs, or pass a few dozen rows with true labels, drawn at random, as trusted=(rows, Y_true)."
-        )
-    contradicted = rates.labels_with("noise_type_contradicted")
-    if contradicted:
-        warn(
-            f"Trusted rows contradict the declared noise type of "
-            f"{name_some(contradicted, rates.label_names, rates.n_labels)}. Use noise_type='both' for these labels."
-        )
