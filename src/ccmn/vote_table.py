@@ -247,25 +247,18 @@ def _read_frame(frame: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -
         label = np.concatenate((every % shape[2], label[named]))
         value = np.concatenate((np.zeros(every.size), np.ones(int(named.sum()))))
         return VoteTable(rows, annotator, label, value, shape, *names)
-    value = _vote_values(frame.iloc[:, 3])
-    if not (value < 1).any():
-        raise ValueError(
-            f"column {frame.columns[3]!r} contains no vote below 1, so that it is unknown when a label is absent. "
-            "Omit the column if every line is an assigned label; the other labels of the row then count as 0."
-        )
-    return VoteTable(rows[named], annotator[named], label[named], value[named], shape, *names)
-
-
-def _vote_values(column: Any) -> FloatArray:
-    """Return the values of votes, NaN for empty cells; raise an error for other cells that are not numbers."""
-    import pandas as pd
-
+    column = frame.iloc[:, 3]
     value: FloatArray = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     wrong = np.isnan(value) & column.notna().to_numpy() & (column.astype(str).str.lower() != "nan").to_numpy()
     if wrong.any():
         given = str(column.iloc[int(wrong.argmax())])[:40]
         raise ValueError(f"column {column.name!r} must contain 0, 1 or probabilities in between; got {given!r}")
-    return value
+    if not (value < 1).any():
+        raise ValueError(
+            f"column {column.name!r} contains no vote below 1, so that it is unknown when a label is absent. "
+            "Omit the column if every line is an assigned label; the other labels of the row then count as 0."
+        )
+    return VoteTable(rows[named], annotator[named], label[named], value[named], shape, *names)
 
 
 def _row_numbers(column: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -> tuple[IntArray, list[Any] | None]:

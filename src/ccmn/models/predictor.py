@@ -89,7 +89,12 @@ class FittedNetwork:
     def _scores(self, rows: Any, labels: slice | None) -> NDArray[np.float64]:
         first = int(self.has_dummy)
         if self.kind == "user":
-            outputs = self._module_outputs(rows)
+            module = self.check_module()
+            parameter = next(module.parameters())
+            dense = rows.read() if isinstance(rows, DatasetRows) else rows.toarray() if is_sparse(rows) else rows
+            with torch.no_grad():
+                tensor = module(torch.as_tensor(np.asarray(dense)).to(parameter.device, parameter.dtype))
+            outputs = np.asarray(tensor.double().cpu().numpy())
             scores = outputs[:, 1:] - outputs[:, :1] if self.has_dummy else outputs
             return scores if labels is None else scores[:, labels]
         rows = rows if is_sparse(rows) else np.asarray(rows, dtype=np.float64)
@@ -104,15 +109,6 @@ class FittedNetwork:
     def _outputs(self, rows: Any, columns: slice) -> NDArray[np.float64]:
         weight, bias = self.last_layer
         return np.asarray(np.asarray(rows @ weight[:, columns].astype(np.float64)) + bias[columns])
-
-    def _module_outputs(self, X: Any) -> NDArray[np.float64]:
-        """Return the outputs of the module of the user."""
-        module = self.check_module()
-        parameter = next(module.parameters())
-        dense = X.read() if isinstance(X, DatasetRows) else X.toarray() if is_sparse(X) else np.asarray(X)
-        with torch.no_grad():
-            outputs = module(torch.as_tensor(dense).to(parameter.device, parameter.dtype))
-        return np.asarray(outputs.double().cpu().numpy())
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probability of every label, strictly inside (0, 1)."""
