@@ -189,7 +189,6 @@ class VoteTable:
 
 
 def _read_array(votes: Any) -> VoteTable:
-    """Return an array of votes (n, a, q) as a table."""
     array = to_dense_array(votes)
     if array.ndim != 3 or not array.size:
         raise ValueError(f"annotators must be votes of shape (n, annotators, labels); got shape {array.shape}")

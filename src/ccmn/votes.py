@@ -141,7 +141,6 @@ class InferredLabels:
         return DataFrame(columns)
 
     def __repr__(self) -> str:
-        """Return the sizes."""
         n, a, q = self.votes.shape
         return f"InferredLabels(n={n}, annotators={a}, q={q}, {self.votes.value.size} votes)"
 

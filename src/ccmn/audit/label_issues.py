@@ -314,7 +314,6 @@ class ScoredLabels:
             yield rows.start, given, score
 
     def _parts(self) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-        """Yield blocks of rows with given labels and probabilities."""
         for start in range(0, self.labels.shape[0], self._size):
             rows = slice(start, start + self._size)
             yield rows, *self._read(rows)

@@ -255,7 +255,6 @@ class _Inputs(Dataset[Any]):
         return split_item(self._items[row])[0]
 
     def labels(self) -> Any:
-        """Return the labels of the items."""
         labels = [] if self._tensors else [split_item(self._items[row])[1] for row in range(len(self))]
         if not labels or labels[0] is None:
             raise ValueError(
@@ -265,7 +264,6 @@ class _Inputs(Dataset[Any]):
         return np.stack([to_dense_array(row).astype(np.float64) for row in labels])
 
     def batches(self, rows: Tensor, size: int) -> Iterator[Any]:
-        """Yield the inputs of batches of rows."""
         if not self._tensors:
             yield from DataLoader(Subset(self, rows.tolist()), size, **self._loading)
             return
@@ -361,7 +359,6 @@ def _predict(
 
 
 def _logits(network: torch.nn.Module, batch: Any, q: int) -> Tensor:
-    """Return the logits of a batch."""
     weight = next(parameter for parameter in network.parameters() if parameter.is_floating_point())
 
     def move(value: Any) -> Any:

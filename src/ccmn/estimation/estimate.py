@@ -178,7 +178,6 @@ def _check_zeros(evidence: Evidence) -> None:
 
 
 def _estimate(evidence: Evidence) -> NoiseRates:
-    """Return the rates of all rows."""
     Y, types, trusted = evidence.Y, evidence.noise_type, evidence.trusted
     if evidence.votes is not None:
         return dawid_skene(evidence)

@@ -231,7 +231,6 @@ class NoiseRates:
         return ax
 
     def _repr_html_(self) -> str:
-        """Return the table of a notebook."""
         columns = self.to_frame().drop(columns=["se_pos", "se_neg"])
         note = "<p>The 90 % intervals (low, high) hold if errors depend only on the label.</p>"
         return str(columns.to_html(float_format="{:.2f}".format)) + note

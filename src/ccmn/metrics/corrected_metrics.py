@@ -322,7 +322,6 @@ class _PrecisionIntegral(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, labels: Tensor, n_lower: Tensor, nodes: list[tuple[float, float]]) -> Tensor:
-        """Return the integral of each row."""
         needs_grad = ctx.needs_input_grad[0]
         total, slope = labels.new_zeros(labels.shape[:-1]), torch.zeros_like(labels)
         for z, weight in nodes:
@@ -337,7 +336,6 @@ class _PrecisionIntegral(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient with respect to the labels."""
         (slope,) = ctx.saved_tensors
         return grad.unsqueeze(-1) * slope, None, None
 

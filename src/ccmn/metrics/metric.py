@@ -86,11 +86,9 @@ class Estimate(float):
         return float(self)
 
     def __getnewargs__(self) -> tuple[float, float, Status]:  # type: ignore[override]
-        """Return the arguments of the constructor, for copies and pickles."""
         return float(self), self.se, self.status
 
     def __repr__(self) -> str:
-        """Return value, standard error and status."""
         return f"Estimate(value={float(self)!r}, se={self.se!r}, status={self.status!r})"
 
 

@@ -248,7 +248,6 @@ class _Data(NamedTuple):
         return len(self.noisy if self.trusted is None else self.trusted)
 
     def labels(self) -> list[_Data]:
-        """Return the rows of each label."""
         noise = self.noise
         if not isinstance(noise, ClassConditionalNoise):
             raise TypeError(f"per_label=True requires a noise model with rates per label; got {type(noise).__name__}")
@@ -261,7 +260,6 @@ class _Data(NamedTuple):
 
 
 def _read(Y_noisy: Labels, scores: Any, noise: Any, trusted: Any) -> _Data:
-    """Return the checked arguments of ``control_risk``."""
     read = read_pair(Y_noisy, scores, () if noise is None else noise, "scores", "Y_noisy")
     Y, f = (values.double().cpu().numpy() for values in read)
     n, q = Y.shape

@@ -337,7 +337,6 @@ class CCMNClassifier(LabelClassifier):
         return self
 
     def _check_combinations(self, sample_weight: Any, validation: Any, validation_is_clean: bool) -> None:
-        """Reject arguments that cannot be combined."""
         if validation is None and validation_is_clean:
             raise ValueError("validation_is_clean=True has no effect without validation=(X, y)")
         if self.correction is not None and sample_weight is not None:

@@ -50,7 +50,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return [slice(0, len(self.classes_))]
 
     def _predicted(self, scores: FloatArray) -> NDArray[Any]:
-        """Return the predicted labels."""
         return (scores >= 0).astype(np.int64)
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -207,7 +206,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         write_model(path, *self._description())
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether the model has been fitted or loaded."""
         return hasattr(self, "_network") or hasattr(self, "_curve")
 
     def __sklearn_tags__(self) -> Tags:

@@ -199,12 +199,10 @@ def _encode_classes(y: NDArray[Any]) -> Targets:
 
 
 def _is_large(matrix: Any) -> bool:
-    """Return whether a sparse label matrix stays sparse."""
     return bool(matrix.shape[0] * matrix.shape[1] > MIN_SPARSE_ENTRIES)
 
 
 def _is_zero_one(array: NDArray[Any]) -> bool:
-    """Return whether all entries are 0, 1 or NaN."""
     is_number = array.dtype == bool or np.issubdtype(array.dtype, np.number)
     return bool(is_number and ((array == 0) | (array == 1) | (array != array)).all())
 

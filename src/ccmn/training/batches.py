@@ -120,7 +120,6 @@ def take_rows(values: Tensor, index: Tensor) -> Tensor:
 
 
 def _csr_tensor(matrix: Any, dtype: torch.dtype) -> Tensor:
-    """Return a sparse matrix as a CSR tensor."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
         return torch.sparse_csr_tensor(
@@ -291,7 +290,6 @@ class SparseLabels:
         self.debias = None if debias is None else debias.to(self.device)
 
     def __getitem__(self, rows: Any) -> SparseLabels:
-        """Return the labels of some rows."""
         trusted = None if self.trusted is None else self.trusted[rows]
         return SparseLabels(self.matrix[rows], self.debias, trusted, dtype=self.dtype, device=self.device)
 
