@@ -167,18 +167,6 @@ def check_no_nan(matrix: Any, argument: str, first_row: int = 0) -> None:
         )
 
 
-def check_no_missing(X: Any, names: Sequence[str] | None) -> None:
-    """Reject features (array or CSR) with missing values (NaN)."""
-    coo = X.tocoo() if hasattr(X, "tocoo") else None
-    rows, columns = np.nonzero(np.isnan(X)) if coo is None else (c[np.isnan(coo.data)] for c in coo.coords)
-    if len(rows):
-        name = repr(names[columns[0]]) if names else str(columns[0])
-        raise ValueError(
-            f"{len(rows)} feature values are missing, first in row {rows[0]} (from 0), column {name}: impute them "
-            "(for example with the column mean), or remove these rows or columns"
-        )
-
-
 def check_probabilities(values: NDArray[Any], argument: str) -> FloatArray:
     """Return numbers from 0 to 1, without NaN, as float64."""
     check_numeric(values, argument)
@@ -239,24 +227,6 @@ def check_zero_one(matrix: Any, argument: str) -> None:
     """Reject an array or tensor with values other than 0 and 1; NaN is also rejected, as in ``check_no_nan``."""
     check_no_nan(matrix, argument)
     check_label_values(matrix, argument, " Apply a threshold to scores: scores >= 0.", gap="")
-
-
-def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
-    """Return candidate sets 0 or 1 of shape (n, q), without NaN, as float64."""
-    is_numeric = candidates.dtype.kind in "biuf"
-    if not is_numeric or not ((candidates == 0) | (candidates == 1)).all():
-        given = np.unique(candidates)[:5].tolist() if is_numeric else f"dtype {candidates.dtype}"
-        # scikit-learn's estimator checks look for the first sentence.
-        raise ValueError(
-            f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got {given}: for "
-            "-1/+1 pass (candidates + 1) / 2."
-        )
-    if candidates.ndim != 2:
-        raise ValueError(
-            f"{argument} must be a matrix of shape (n, q), 1 where a label is in the candidate set of the row; got "
-            f"shape {candidates.shape}. Convert one class per row with sklearn.preprocessing.label_binarize."
-        )
-    return candidates.astype(np.float64)
 
 
 def check_groups(groups: Any, n: int, known: Sequence[Any] | None = None) -> NDArray[np.intp]:
@@ -387,12 +357,6 @@ def check_rates_known(noise: object, kind: type) -> None:
     if not isinstance(noise, kind):
         given = f"the class {noise.__name__}" if isinstance(noise, type) else type(noise).__name__
         raise TypeError(f"noise must be a {kind.__name__}, because the formula uses its rates; got {given}")
-
-
-def check_several_labels(n_labels: int) -> None:
-    """Reject fewer than two labels, for formulas over label pairs."""
-    if n_labels < 2:
-        raise ValueError(f"a ranking loss needs at least two labels; the noise model has {n_labels}")
 
 
 def check_device(name: str, cuda_available: bool) -> str:

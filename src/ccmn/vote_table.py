@@ -247,7 +247,7 @@ def _read_frame(frame: Any, n_rows: int | None, row_ids: Sequence[Any] | None) -
         value = np.concatenate((np.zeros(every.size), np.ones(int(named.sum()))))
         return VoteTable(rows, annotator, label, value, shape, *names)
     column = frame.iloc[:, 3]
-    value: FloatArray = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    value = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     wrong = np.isnan(value) & column.notna().to_numpy() & (column.astype(str).str.lower() != "nan").to_numpy()
     if wrong.any():
         given = str(column.iloc[int(wrong.argmax())])[:40]

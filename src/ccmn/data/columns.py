@@ -18,7 +18,6 @@ import scipy.sparse
 from ccmn._containers import is_sparse
 from ccmn._files import PathLike, data_name, prefix_errors
 from ccmn._messages import warn
-from ccmn._validation import check_no_missing
 from ccmn.data.catalog import load_dataset
 from ccmn.data.column_roles import ColumnRoles, LabelSpec, name_some
 from ccmn.data.dataset import Matrix, MultiLabelData
@@ -76,7 +75,7 @@ class Columns:
             if data.feature_names is not None and not is_sparse(data.X):
                 _warn_of_row_numbers(source, dict(zip(data.feature_names, data.X.T)))
         with prefix_errors(source):
-            check_no_missing(data.X, data.feature_names)
+            _check_no_missing(data.X, data.feature_names)
             if not (data.q and data.d):
                 raise ValueError(f"there are no {'features' if data.q else 'labels'} in these data")
         return columns, data
@@ -170,7 +169,7 @@ class Columns:
                 X = data.X[:, _places(self.feature_names, data.feature_names, "feature")]
             else:
                 X = self._by_position(data, source)
-            check_no_missing(X, self.feature_names)
+            _check_no_missing(X, self.feature_names)
         return replace(data, X=X, feature_names=self.feature_names)
 
     def _by_position(self, data: MultiLabelData, source: PathLike) -> Matrix:
@@ -251,3 +250,15 @@ def _places(wanted: Sequence[str], names: Sequence[str], what: str) -> list[int]
             f"the model was fitted on {len(wanted)} {what}s, of which {len(missing)} are missing: {name_some(missing)}"
         )
     return [places[name] for name in wanted]
+
+
+def _check_no_missing(X: Any, names: Sequence[str] | None) -> None:
+    """Reject features (array or CSR) with missing values (NaN)."""
+    coo = X.tocoo() if hasattr(X, "tocoo") else None
+    rows, columns = np.nonzero(np.isnan(X)) if coo is None else (c[np.isnan(coo.data)] for c in coo.coords)
+    if len(rows):
+        name = repr(names[columns[0]]) if names else str(columns[0])
+        raise ValueError(
+            f"{len(rows)} feature values are missing, first in row {rows[0]} (from 0), column {name}: impute them "
+            "(for example with the column mean), or remove these rows or columns"
+        )

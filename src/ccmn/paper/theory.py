@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from ccmn._validation import FloatArray, check_count, check_rates_known, check_real, check_several_labels
+from ccmn._validation import FloatArray, check_count, check_rates_known, check_real
 from ccmn.noise import ClassConditionalNoise, PartialNoise
 
 __all__ = [
@@ -90,7 +90,7 @@ def _mu_ranking(noise: ClassConditionalNoise, *, printed: bool = False) -> float
     if labels have different rates: two of them can have a wider range than two labels with the rates of either.
     """
     factors = kappa(noise)
-    check_several_labels(noise.n_labels)
+    _check_several_labels(noise.n_labels)
     widths = factors * (1 + np.abs(noise.rho_pos - noise.rho_neg))
     # The maximum over ordered pairs contains both cases: the larger |d| is that of j or that of k.
     return float((widths * factors).max()) if printed else _max_product(widths, factors)
@@ -119,10 +119,16 @@ def _lipschitz_ranking(noise: ClassConditionalNoise, lipschitz: float) -> float:
     non-increasing phi, the larger of the two coefficients would suffice.
     """
     factors, difference = kappa(noise), noise.rho_pos - noise.rho_neg
-    check_several_labels(noise.n_labels)
+    _check_several_labels(noise.n_labels)
     above, below = factors * (1 + difference), factors * (1 - difference)
     equal = max(_max_product(above, above), _max_product(below, below)) - 1
     return _check_lipschitz(lipschitz) * max(_max_product(above, below) + 1, equal) / 2
+
+
+def _check_several_labels(n_labels: int) -> None:
+    """Reject fewer than two labels, for formulas over label pairs."""
+    if n_labels < 2:
+        raise ValueError(f"a ranking loss needs at least two labels; the noise model has {n_labels}")
 
 
 def _max_product(u: FloatArray, v: FloatArray) -> float:

@@ -12,7 +12,6 @@ from ccmn._messages import warn
 from ccmn._random import RandomState, as_generator
 from ccmn._validation import (
     FloatArray,
-    check_candidates,
     check_choice,
     check_count,
     check_real,
@@ -29,7 +28,7 @@ from ccmn.paper.baselines.particle_stages import (
     make_ties_negative,
     weighted_votes,
 )
-from ccmn.paper.baselines.pml_estimator import PartialLabelClassifier
+from ccmn.paper.baselines.pml_estimator import PartialLabelClassifier, check_candidates
 
 
 class PARTICLE(PartialLabelClassifier):

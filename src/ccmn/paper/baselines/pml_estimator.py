@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from typing_extensions import Self
 
 from ccmn._containers import is_sparse, label_names_of, to_dense_array, to_dense_floats, to_plain_container
-from ccmn._validation import FloatArray, check_candidates
+from ccmn._validation import FloatArray
 
 MAX_FEATURE = 1e150
 """Largest absolute value of a feature: squares of larger values, and their sums, overflow."""
@@ -301,3 +301,21 @@ def shrink_singular_values_tall(A: FloatArray, t: float) -> FloatArray:
         return np.zeros_like(A)
     factor = 1 - t / np.sqrt(squares[kept])
     return np.asarray(A @ ((vectors[:, kept] * factor) @ vectors[:, kept].T))
+
+
+def check_candidates(candidates: NDArray[Any], argument: str = "candidates") -> FloatArray:
+    """Return candidate sets 0 or 1 of shape (n, q), without NaN, as float64."""
+    is_numeric = candidates.dtype.kind in "biuf"
+    if not is_numeric or not ((candidates == 0) | (candidates == 1)).all():
+        given = np.unique(candidates)[:5].tolist() if is_numeric else f"dtype {candidates.dtype}"
+        # scikit-learn's estimator checks look for the first sentence.
+        raise ValueError(
+            f"Only binary classification is supported. {argument} must be 0 or 1 for every label; got {given}: for "
+            "-1/+1 pass (candidates + 1) / 2."
+        )
+    if candidates.ndim != 2:
+        raise ValueError(
+            f"{argument} must be a matrix of shape (n, q), 1 where a label is in the candidate set of the row; got "
+            f"shape {candidates.shape}. Convert one class per row with sklearn.preprocessing.label_binarize."
+        )
+    return candidates.astype(np.float64)
