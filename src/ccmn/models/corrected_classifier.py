@@ -253,22 +253,10 @@ class CorrectedClassifier(LabelClassifier):
             return fixed_rates(found.log_odds, Y[found.rows], noise.rho_pos, noise.rho_neg, found.sample_weight)
         flips = verified_flips(data, Y)
         posterior = model_posterior(model, Y, self.noise, flips)
-        self._set_rates(posterior, Y, flips, model.repeated_share_)
+        shared = (self.noise,) * Y.shape[1], self.label_names_, flips
+        self.rates_ = rates_from_posterior(posterior, Y, *shared, repeated=model.repeated_share_)
+        self.noise_ = self.rates_.noise
         return posterior
-
-    def _set_rates(
-        self,
-        posterior: RatePosterior,
-        Y: FloatArray,
-        flips: Flips | None,
-        repeated: float = 0.0,
-        probabilities_only: bool = False,
-    ) -> None:
-        types = (self.noise,) * Y.shape[1]
-        rates = rates_from_posterior(
-            posterior, Y, types, self.label_names_, flips, repeated=repeated, probabilities_only=probabilities_only
-        )
-        self.rates_, self.noise_ = rates, rates.noise
 
     def _fit_clones(
         self, data: TrainingData, noise: ClassConditionalNoise | None, seed: int
@@ -303,7 +291,9 @@ class CorrectedClassifier(LabelClassifier):
         else:
             flips = verified_flips(data, Y)
             posterior = rate_posterior(label_surfaces(f, Y, sample_weight=weights), self.noise, flips)
-            self._set_rates(posterior, Y, flips, probabilities_only=True)
+            shared = (self.noise,) * Y.shape[1], self.label_names_, flips
+            self.rates_ = rates_from_posterior(posterior, Y, *shared, probabilities_only=True)
+            self.noise_ = self.rates_.noise
         rates = self.noise_.rho_pos, self.noise_.rho_neg
         self._curve, self._thresholds = InversionCurve(*rates, slope, offset), zero
         return f, Y, weight
