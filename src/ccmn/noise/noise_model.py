@@ -167,8 +167,7 @@ class NoiseModel(Described, ABC):
         if isinstance(Y_noisy, torch.Tensor):
             self._check_labels(Y_noisy.shape, Y_noisy.detach().cpu().float().numpy())
             real = Y_noisy if Y_noisy.is_floating_point() else Y_noisy.to(torch.get_default_dtype())
-            debiased: torch.Tensor = self.debiasing().to(real.device)(real)
-            return debiased
+            return self.debiasing().to(real.device)(real)
         check_same_labels(("labels", label_names_of(Y_noisy)), ("the noise model", self.label_names))
         array, rewrap = unwrap(Y_noisy)
         self._check_labels(array.shape, array)

@@ -58,8 +58,7 @@ def two_sided_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
         return None  # torch.compile fuses the definition
     if phi.name == "logistic":
         return binary_cross_entropy_with_logits(f, p, p + n, reduction="none").sum(-1)
-    result: Tensor = _TwoSidedSum.apply(f, p, n, phi)  # type: ignore[no-untyped-call]
-    return result
+    return _TwoSidedSum.apply(f, p, n, phi)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _TwoSidedSum(torch.autograd.Function):
@@ -130,8 +129,7 @@ def pair_sum(f: Tensor, p: Tensor, n: Tensor, phi: Phi) -> Tensor | None:
     if phi.name == "hinge":
         return hinge_pair_sum(f, p, n)
     needs = Needs(f.requires_grad, p.requires_grad or n.requires_grad)
-    result: Tensor = _PairSum.apply(f, p, n, phi, needs)  # type: ignore[no-untyped-call]
-    return result
+    return _PairSum.apply(f, p, n, phi, needs)  # type: ignore[no-untyped-call, no-any-return]
 
 
 class _PairSum(torch.autograd.Function):
