@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from pandas import DataFrame
 from scipy.special import logit
+from sklearn.utils import Tags
 from torch import Tensor
 from typing_extensions import Self
 
@@ -565,3 +566,11 @@ class CCMNClassifier(LabelClassifier):
         except RuntimeError as error:
             raise ValueError(f"The network created by model(...) does not match the saved weights: {error}") from None
         self.model, network.module = model, module.eval()
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
+        tags, has_classes = super().__sklearn_tags__(), isinstance(self.noise, TransitionNoise)
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
+        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
+        return tags

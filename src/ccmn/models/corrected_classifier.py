@@ -337,7 +337,11 @@ class CorrectedClassifier(LabelClassifier):
     def __sklearn_tags__(self) -> Tags:
         """Return the tags of a multi-label classifier that accepts the features of ``estimator``."""
         tags = super().__sklearn_tags__()
-        if self.estimator is not None:
+        tags.target_tags.multi_output, tags.target_tags.single_output = True, False
+        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, False
+        if self.estimator is None:
+            tags.input_tags.sparse = True
+        else:
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 

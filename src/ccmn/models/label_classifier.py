@@ -12,7 +12,6 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
@@ -20,7 +19,6 @@ from ccmn._containers import is_dataframe, is_sparse, to_dense_array
 from ccmn._validation import FloatArray, check_choice, check_count
 from ccmn.models.model_file import write_model
 from ccmn.models.targets import is_votes
-from ccmn.noise import TransitionNoise
 from ccmn.votes import infer_labels
 
 MAX_TILE_SCORES = 1 << 20
@@ -37,7 +35,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     description and the arrays that ``save`` writes. With ``_sparse``, predictions are CSR matrices.
     """
 
-    noise: Any
     classes_: NDArray[Any]
     _sparse: bool = False
     _scores: Callable[..., FloatArray]
@@ -207,14 +204,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_network") or hasattr(self, "_curve")
-
-    def __sklearn_tags__(self) -> Tags:
-        """Return the tags of a multi-label classifier that accepts sparse features, or of one for classes."""
-        tags, has_classes = super().__sklearn_tags__(), isinstance(self.noise, TransitionNoise)
-        tags.input_tags.sparse = True
-        tags.target_tags.multi_output, tags.target_tags.single_output = True, has_classes
-        tags.classifier_tags.multi_label, tags.classifier_tags.multi_class = True, has_classes
-        return tags
 
     def _named(self, values: Any, X: Any) -> Any:
         """Return predictions in the container that ``set_output`` has set."""
