@@ -1,11 +1,13 @@
-"""Every campaign in small, the failures that the runner counts, and past failures."""
+"""Every campaign in small, clients of the review server, the failures that the runner counts, and past failures."""
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from helpers import ReviewProcess
 from robustness import fits, processes
 from robustness.campaign import Campaign, Failure, campaigns, command, run
 
@@ -31,6 +33,27 @@ def test_campaign(name):
 @pytest.mark.slow
 def test_memory_of_many_fits_is_flat(tmp_path):
     assert "flat" in fits.leak(np.random.default_rng(0), tmp_path, 100)
+
+
+@pytest.mark.slow
+def test_many_clients(tmp_path):
+    """50 clients send requests for CCMN_CLIENT_SECONDS: no errors; the times are printed."""
+    server = ReviewProcess(tmp_path, "--demo")
+    host, _, query = server.url.removeprefix("http://").partition("/")
+    cookie = processes.ask(host, "GET", f"/{query}")[1]["set-cookie"].partition(";")[0]
+    row = processes.ask(host, "GET", "/", None, cookie)[1]["location"]
+    end, taken = time.monotonic() + float(os.environ.get("CCMN_CLIENT_SECONDS", "2")), []
+
+    def client(_):
+        while time.monotonic() < end:
+            start = time.monotonic()
+            assert processes.ask(host, "GET", row, None, cookie)[0] == 200
+            taken.append(time.monotonic() - start)
+
+    with ThreadPoolExecutor(50) as clients:
+        list(clients.map(client, range(50)))
+    server.kill()
+    print(f"{len(taken)} requests, median {np.median(taken):.3f} s, 99 % in {np.quantile(taken, 0.99):.3f} s")
 
 
 # -- The runner
