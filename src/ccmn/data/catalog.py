@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -26,9 +26,6 @@ from ccmn._registry import Registry
 from ccmn.data.column_roles import LabelSpec
 from ccmn.data.dataset import MultiLabelData
 from ccmn.data.formats import FORMATS, format_suffix, read_file
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_MIRROR = "https://raw.githubusercontent.com"
 """Base address of downloads; the environment variable CCMN_MIRROR replaces it."""

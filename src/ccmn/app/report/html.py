@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,9 +21,6 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ccmn._pictures import encode_png
-
-if TYPE_CHECKING:
-    pass
 
 HUES = (210, 25, 140, 280, 50, 340, 175, 95, 255, 0, 120, 310)
 """Hues of the series of a chart; the colors are readable on light and dark pages."""
