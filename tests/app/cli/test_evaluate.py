@@ -75,6 +75,9 @@ def test_values_outside_the_range_are_marked(run, printed, saved, task, files):
     assert "drawn at the end of this range" in text
     clean = run("evaluate", saved, "task.npz").stdout
     assert "outside" not in clean
+    write_file(replace(task, Y=np.zeros_like(task.Y)), files / "none.npz")
+    run("evaluate", saved, "none.npz", "--report", "none.html")
+    assert "nan" not in " ".join(check_page((files / "none.html").read_text()).text)
 
 
 def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, files):

@@ -128,8 +128,8 @@ def evaluation_report(data: MultiLabelData, classifier: Any, scores: FloatArray,
     trained = "The model was trained with these rates."
     return _report(
         f"Evaluation of the model on {data.name or 'unnamed data'}",
-        f"The mean average precision of the labels is {shares[0]:.2f}. The model predicts {100 * shares[1]:.1f} % of "
-        f"the labels wrongly (Hamming loss). The metrics are {basis}."
+        ("" if np.isnan(shares[0]) else f"The mean average precision of the labels is {shares[0]:.2f}. ")
+        + f"The model predicts {100 * shares[1]:.1f} % of the labels wrongly (Hamming loss). The metrics are {basis}."
         + (f" An estimate is outside [0, 1]: {OUT_OF_RANGE_REASONS}." if outside else ""),
         data_tiles(data.d, labels),
         average_precision_section(names, label_variants(labels, scores, correcting), "Scores of the model."),
