@@ -125,7 +125,10 @@ def test_control_without_guarantee(rejected, saved, task, files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--control", "recall=0.9"), "--control requires --calibration"),
+        (
+            ("--control", "recall=0.9"),
+            "--control requires --calibration, a file of labeled rows. See: ccmn predict --help",
+        ),
         (("--calibration", "task.npz"), "require --control"),
         (("--noise", "rates.json"), "require --control"),
         (("--tags", "tags"), "require --control"),

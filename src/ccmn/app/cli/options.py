@@ -206,6 +206,8 @@ def all_mistakes() -> Iterator[Callable[..., Any]]:
             mistakes.append(error)
 
     yield check
+    if len(mistakes) == 1:
+        raise mistakes[0]  # typer adds the command, whose help is mentioned
     if mistakes:
         raise MistakesError(mistakes)
 
