@@ -126,7 +126,7 @@ def test_uninformative_labels_have_finite_rates_and_flags(noise_type):
 
 
 @ignore_rate_warnings
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 19])
+@pytest.mark.parametrize("n", [1, 3, 19])
 @pytest.mark.parametrize("noise_type", ["both", "partial", "missing"])
 def test_tiny_data(n, noise_type):
     data = make_noisy_multilabel(n, 3, 2, random_state=0)
@@ -148,14 +148,11 @@ X, Y = np.random.default_rng(0).normal(size=(30, 2)), np.tile([[0, 1, 0], [1, 0,
         ("not both", {"pred_proba": Y}),
         (r"shape \(30, annotators, 3\).*got shape \(30, 2, 2\)", {"votes": np.ones((30, 2, 2))}),
         ("prevalence must be a number.*each of the 3 labels", {"prevalence": [0.1, 0.2]}),
-        ("noise_type must be 'both' or 'partial' or 'missing'; got 'added'", {"noise_type": "added"}),
-        ("same number of rows; got 29 and 30", {"X": X[1:]}),
         ("Y_noisy must .*numbers", {"Y_noisy": np.array([["a", None]], dtype=object)}),
         (r"the same shape \(n, q\); got \(30, 3\)", {"X": None, "pred_proba": np.zeros((30, 2))}),
         ("pred_proba must be probabilities.*got 2: convert scores", {"X": None, "pred_proba": Y * 2}),
         ("trusted must be a pair.*or an array", {"trusted": 5}),
         ("numbers from 0 to 29; got 7 to 30", {"trusted": ([7, 30], Y[:2])}),
-        (r"groups must .*30.*got 2", {"groups": ["a", "b"]}),
     ],
 )
 def test_invalid_arguments(message, arguments):

@@ -9,7 +9,10 @@ import pytest
 import scipy.sparse
 import torch
 from hypothesis import given, settings
+from sklearn.linear_model import LogisticRegression
 
+from ccmn import metrics
+from ccmn.models import CorrectedClassifier
 from ccmn.noise import (
     ClassConditionalNoise,
     GroupedNoise,
@@ -430,3 +433,52 @@ class TestPropensities:
     def test_errors(self, counts, options, message):
         with pytest.raises(ValueError, match=message):
             propensity_noise(counts, **{"n_samples": 100, **options})
+
+
+# -- Names of labels: another order is rejected, labels without names are accepted
+
+NAMED = ClassConditionalNoise([0.1, 0.2], [0.3, 0.0], label_names=["sea", "sky"])
+FRAME = pd.DataFrame([[1, 0], [0, 1], [1, 1], [0, 0]], columns=["sea", "sky"])
+REORDERED, UNNAMED, RENAMED = (
+    FRAME[["sky", "sea"]],
+    pd.DataFrame(FRAME.to_numpy()),
+    FRAME.rename(columns={"sky": "sun"}),
+)
+
+
+def grouped(labels, method):
+    noise = GroupedNoise({"a": NAMED})
+    return getattr(noise, method)(labels, ["a"] * len(labels))
+
+
+NAMED_CALLS = {
+    "corrupt": lambda labels: NAMED.corrupt(labels, random_state=0),
+    "debias": NAMED.debias,
+    "grouped corrupt": lambda labels: grouped(labels, "corrupt"),
+    "grouped debias": lambda labels: grouped(labels, "debias"),
+    "from pairs": lambda labels: ClassConditionalNoise.from_pairs(FRAME, labels),
+    "corrected": lambda labels: CorrectedClassifier(LogisticRegression(), NAMED).fit(np.eye(4), labels),
+    **{name: lambda labels, row=row: row.function(labels, _other(row)) for name, row in metrics.METRICS.items()},
+    **{
+        f"{name} with noise": lambda labels, row=row: row.function(labels, _other(row).to_numpy(), noise=NAMED)
+        for name, row in metrics.METRICS.items()
+    },
+}
+
+
+def _other(row):
+    return FRAME if row.needs == "labels" else FRAME + np.array([0.1, 0.2])
+
+
+@pytest.mark.parametrize("name", NAMED_CALLS)
+def test_other_names_or_order_are_rejected(name):
+    with pytest.raises(ValueError, match=r"sky, sea|sea, sky"):
+        NAMED_CALLS[name](REORDERED)
+    with pytest.raises(ValueError, match="sun"):
+        NAMED_CALLS[name](RENAMED)
+
+
+@pytest.mark.parametrize("name", NAMED_CALLS)
+@pytest.mark.parametrize("labels", [FRAME, UNNAMED, FRAME.to_numpy()], ids=["named", "unnamed", "array"])
+def test_same_order_or_no_names_do_not_raise(name, labels):
+    NAMED_CALLS[name](labels)

@@ -95,7 +95,6 @@ def test_rows_by_identifier():
         (pd.DataFrame({"row": [5], "annotator": [0], "label": ["x"], "value": [0]}), "from 0 to 2"),
         (pd.DataFrame({"row": [0], "annotator": [0], "label": ["x"], "value": [1]}), "no vote below 1"),
         (pd.DataFrame({"row": [0], "annotator": [None], "label": ["x"]}), "annotator of every vote"),
-        (scipy.sparse.eye_array(3), "sparse votes must have shape"),
     ],
 )
 def test_invalid_votes(votes, message):

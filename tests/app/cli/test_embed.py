@@ -174,7 +174,6 @@ def test_torchvision_encoder_has_no_last_layer(folder, run, rejected, monkeypatc
     ("arguments", "code", "message"),
     [
         ((), 2, "--image COLUMN or --text COLUMN"),
-        (("--image", "file", "--text", "title"), 2, "--image COLUMN or --text COLUMN"),
         (("--image", "picture"), 1, "no column 'picture'"),
         (("--text", "title", "--labels", "nope"), 1, "no label column 'nope'"),
         (("--text", "title", "--encoder", "resnet50"), 1, "LIBRARY:NAME"),

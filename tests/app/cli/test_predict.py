@@ -60,12 +60,6 @@ def test_json(printed, saved, files):
     assert printed("predict", saved, "task.npz", "--out", "p.csv") == {"out": "p.csv", "rows": 300}
 
 
-def test_columns_are_matched_by_name(run, saved, task, files):
-    table = pd.DataFrame(task.X, columns=list(task.feature_names)).assign(id=range(300))
-    table[["id", "age", "depth", "length", "width"]].to_csv("new.csv", index=False, float_format="%.9g")
-    assert run("predict", saved, "new.csv").stdout == run("predict", saved, "task.csv").stdout
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -33,7 +33,6 @@ def test_page_and_csv(store, run, rejected, tmp_path):
         (("reproduce", "table9"), 2, "not one of table1"),
         (("reproduce", "table1", "--engine", "ray"), 2, "use --jobs N on one machine; on a cluster, ccmn"),
         (("reproduce", "table1", "--small", "--methods", "magic", "--store", "r.db"), 1, "unknown"),
-        (("report", "none.db"), 1, "there is no file"),
     ],
 )
 def test_errors(rejected, tmp_path, monkeypatch, arguments, code, message):

@@ -29,8 +29,12 @@ def test_port_that_another_server_takes_before_this_one_listens(session, monkeyp
     def stop(url):
         raise RuntimeError(url)
 
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        preferred = free.getsockname()[1]
+    monkeypatch.setattr("ccmn.app.review.server.PREFERRED_PORT", preferred)
     monkeypatch.setattr(socket.socket, "listen", listen_once_in_vain)
-    with pytest.raises(RuntimeError, match=r"http://127\.0\.0\.1:(?!8765)\d+/\?token="):
+    with pytest.raises(RuntimeError, match=rf"http://127\.0\.0\.1:(?!{preferred}/)\d+/\?token="):
         review.serve(session, None, stop)
 
 
