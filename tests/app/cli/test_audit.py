@@ -90,7 +90,6 @@ def test_no_issues(run, printed, files):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["task.npz", "--noise", "none"], 2, "--noise must be both, partial, missing or a JSON file"),
         (["task.npz", "--trusted", "task.npz"], 1, "not a file of verified rows"),
         (["task.npz", "--noise", "two.json"], 1, "rates of 3 labels; got rates of 2 labels"),
         (["task.npz", "--noise", "classes.json"], 1, "got TransitionNoise"),

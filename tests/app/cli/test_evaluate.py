@@ -109,14 +109,12 @@ def test_estimated_rates_widen_the_errors(printed, rejected, run, saved, fresh, 
         (["nolabels.csv"], "there are no label columns 'sea', 'sky', 'sun'; the columns are"),
         (["nolabels.npz"], "fitted on 3 labels; got 0"),
         (["task.csv", "--labels", "sea,sky"], "3 labels, of which 1 are missing: 'sun'"),
-        (["two.npz"], "the model was fitted on 3 labels; got 2"),
         (["weak.npz"], "no row has all labels observed"),
     ],
 )
 def test_errors(rejected, saved, task, files, arguments, message):
     write_file(replace(task, Y=task.Y[:, :0], label_names=None), files / "nolabels.csv")
     np.savez(files / "nolabels.npz", X=task.X)
-    write_file(replace(task, Y=task.Y[:, :2], label_names=None), files / "two.npz")
     Y = task.Y.astype(np.float32)
     Y[:, 1] = np.nan
     write_file(replace(task, Y=Y), files / "weak.npz")

@@ -83,18 +83,15 @@ def shards(files, task):
     return folder
 
 
-def test_shards(shards, printed, run):
+def test_shards(shards, printed, rejected, run):
     labels = "sea,sky,sun"
     result = printed("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--out", "m.ccmn")
     assert (result["n"], result["d"], result["q"]) == (300, 4, 3)
     predicted = run("predict", "m.ccmn", "task.csv")
     assert predicted.stdout.startswith("row,sea,sky,sun,p(sea)")
     assert predicted.stderr == ""
-    again = ("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--out", "m.ccmn", "--force")
-    assert printed(*again, "--validation", "task.csv")["model"] == "m.ccmn"
-
-
-def test_options_that_require_a_file_or_a_folder(shards, rejected):
     command = ("fit", shards, "--labels", "sea", "--out", "m.ccmn")
     assert "require a file" in rejected(*command, "--text", "sky", "--method", "ranking", code=2)
     assert "A folder of Parquet files requires --method" in rejected(*command, code=2)
+    again = ("fit", shards, "--labels", labels, "--noise", "none", *QUICK, "--out", "m.ccmn", "--force")
+    assert printed(*again, "--validation", "task.csv")["model"] == "m.ccmn"
