@@ -36,9 +36,10 @@ def test_memory_of_many_fits_is_flat(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_clients(tmp_path):
+def test_many_clients(tmp_path, request):
     """50 clients send requests for CCMN_CLIENT_SECONDS: no errors; the times are printed."""
     server = ReviewProcess(tmp_path, "--demo")
+    request.addfinalizer(server.kill)
     host, _, query = server.url.removeprefix("http://").partition("/")
     cookie = processes.ask(host, "GET", f"/{query}")[1]["set-cookie"].partition(";")[0]
     row = processes.ask(host, "GET", "/", None, cookie)[1]["location"]
@@ -52,7 +53,6 @@ def test_many_clients(tmp_path):
 
     with ThreadPoolExecutor(50) as clients:
         list(clients.map(client, range(50)))
-    server.kill()
     print(f"{len(taken)} requests, median {np.median(taken):.3f} s, 99 % in {np.quantile(taken, 0.99):.3f} s")
 
 
