@@ -33,7 +33,7 @@ class DefaultSettings:
     grid: tuple[float, float] = (0.05, 0.04)
     coarse: tuple[tuple[float, ...], tuple[float, ...]] = ((0.0, 0.25, 0.5), (0.0, 0.3, 0.6, 0.85))
     # Mean and standard deviation of the normal prior of log a: cross-fitted log-odds are too small.
-    slope: tuple[float, float] = (0.2, 0.5)
+    slope: tuple[float, float] = (0.2, 1.0)
     temperature: float = 2.5  # divisor of the log-likelihood, because equation (*) holds only approximately
     # Largest prior means of rho_pos, of phi, and of phi if added labels are declared; means are uniform below and
     # common to all labels. Concentrations are the smallest and largest sum of the two parameters of the Beta priors.
