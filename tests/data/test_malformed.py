@@ -94,6 +94,7 @@ FILES = {
         ({}, "the arrays 'X' and 'Y' are missing; found nothing"),
         (NPZ | {"Y": np.array([[Trap()]], dtype=object)}, "not a complete NPZ file of plain arrays"),
         (NPZ | {"label_names": np.array(7)}, "one name per label"),
+        (NPZ | {"label_names": np.array([0x110000], np.uint32).view("U1")}, "not a complete NPZ file of plain arrays"),
         ({"X_data": np.ones(1), "Y": Y}, "the sparse matrix X lacks X_indices, X_indptr, X_shape"),
         (CSR | {"X_indices": np.array([9], np.int32)}, "indices|index"),
         (CSR | {"X_indptr": np.array([0, 1], np.int32)}, "the parts of the sparse matrix X"),

@@ -57,8 +57,9 @@ def test_from_dict_rejects_invalid_descriptions():
             NoiseRates.from_dict(wrong)
     with pytest.raises(ValueError, match="rho_pos \\+ rho_neg must be below 1"):
         NoiseRates.from_dict({**rates().to_dict(), "rho_pos": [0.9, 0.9]})
-    with pytest.raises(ValueError, match="prior must have one entry per label \\(2\\); got 1"):
-        NoiseRates.from_dict({**rates().to_dict(), "prior": [0.5]})
+    for name, wrong, shape in (("prior", [0.5], 2), ("ci_pos", [[0, 1, 0.5]] * 2, "2, 2")):
+        with pytest.raises(ValueError, match=rf"{name} must have one entry per label, shape \({shape}"):
+            NoiseRates.from_dict({**rates().to_dict(), name: wrong})
 
 
 def test_plot_and_notebook_table():

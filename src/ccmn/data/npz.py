@@ -80,15 +80,17 @@ def load_arrays(path: Path, known: set[str]) -> dict[str, NDArray[Any]]:
         _check_sizes(path, {f"{key}.npy" for key in known} | known)
         with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if key in known}
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):  # numpy returns the bytes of members that are not arrays
+                raise ValueError(f"{key!r} is not an array")
+            if array.dtype.kind == "U":
+                array.tolist()  # fails for numbers that are no characters
     except UnpackedSizeError as error:
         raise ValueError(f"{path}: {error}") from None
     except MemoryError:  # sizes in the file are checked: the memory of the machine is exhausted
         raise
     except Exception as error:  # damaged content can make the parser fail in any way
         raise ValueError(f"{path} is not a complete NPZ file of plain arrays: {error}") from None
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy returns the bytes of members that are not arrays
-            raise ValueError(f"{path} is not a complete NPZ file of plain arrays: {key!r} is not an array")
     return arrays
 
 

@@ -129,8 +129,9 @@ class NoiseRates:
         checked["noise_type"] = tuple(self.noise_type)
         checked["flags"] = name_flags([Flag(*flag[:3]) for flag in self.flags], names)
         for name, value in checked.items():
-            if name not in ("flags", "label_names") and len(value) != q:
-                raise ValueError(f"{name} must have one entry per label ({q}); got {len(value)}")
+            shape = (q, 2) if name in ("ci_pos", "ci_neg") else (q,)
+            if name not in ("flags", "label_names") and np.shape(value) != shape:
+                raise ValueError(f"{name} must have one entry per label, shape {shape}; got {np.shape(value)}")
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
