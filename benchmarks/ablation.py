@@ -63,7 +63,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "n_components": {"50": 50, "200": 200},
     "grid": {"halved": (0.025, 0.02), "doubled": (0.1, 0.08)},
     "coarse": {"one pair": ((0.0,), (0.0,)), "4 pairs": ((0.0, 0.4), (0.0, 0.6))},
-    "slope": {"mean 0": (0.0, 0.5), "deviation halved": (0.2, 0.25), "deviation doubled": (0.2, 1.0)},
+    "slope": {"mean 0": (0.0, 1.0), "deviation halved": (0.2, 0.5), "deviation doubled": (0.2, 2.0)},
     "temperature": {"1": 1.0, "1.25": 1.25, "5": 5.0},
     "max_means": {"halved": (0.25, 0.25, 0.5), "larger": (0.9, 0.9, 0.95)},
     "concentrations": {"halved": (0.5, 2.0), "doubled": (2.0, 8.0), "2 to 50": (2.0, 50.0)},
