@@ -382,6 +382,7 @@ def out_of_fold_proba(
 ) -> FloatArray:
     """Return out-of-fold probabilities (n, q) of the noisy labels from clones of a classifier."""
     result = np.empty(Y.shape)
+    X = X.tocsr() if is_sparse(X) else X  # rows of other sparse formats cannot be taken in every version of scipy
     for k in np.unique(folds):
         held_out, rest = np.flatnonzero(folds == k), np.flatnonzero(folds != k)
         part = None if weights is None else weights[rest]
