@@ -111,12 +111,12 @@ def describe_constant(app: Any, what: str, name: str, obj: Any, options: Any, li
 
 def resolve_short_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Link ``ccmn.NAME`` to the page of ``ccmn.PACKAGE.NAME``, where a name of ``ccmn`` is documented."""
-    target = node.get("reftarget", "")
-    package = ccmn._EXPORTS.get(target.removeprefix("ccmn."))
-    if node.get("refdomain") != "py" or package is None:
+    name = node.get("reftarget", "").removeprefix("ccmn.")
+    module = getattr(getattr(ccmn, name), "__module__", None) if name in ccmn.__all__ else None
+    if node.get("refdomain") != "py" or module is None:
         return None
-    name, domain = f"ccmn.{package}.{target.removeprefix('ccmn.')}", env.get_domain("py")
-    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+    page = f"ccmn.{module.split('.')[1]}.{name}"
+    return env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", page, node, content)
 
 
 class DarkFigures(SphinxTransform):
