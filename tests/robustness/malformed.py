@@ -479,7 +479,10 @@ def _expected_npz(content: bytes) -> Any:
 
 
 def _expected_parquet(content: bytes) -> Any:
-    frame = pd.read_parquet(io.BytesIO(content))
+    try:
+        frame = pd.read_parquet(io.BytesIO(content))
+    except UnicodeDecodeError:  # in the metadata of pandas, which ccmn does not read
+        return None
     with np.errstate(over="ignore"):
         values = frame.to_numpy().astype(np.float32).astype(np.float64)
     return _split(values.tolist(), [frame.columns.get_loc(name) for name in LABELS])
