@@ -67,6 +67,15 @@ def test_pml_ni_with_the_scaling_of_its_authors(summaries):
         assert f"| {dataset} | {short(printed)} | {short(scaled.mean)} | {short(raw.mean)} | {share:.0%} |" in page
 
 
+@pytest.mark.parametrize("table", ["table1", "table2"])
+def test_unbiased_results_with_literal_noise_vary_three_times_as_much(summaries, table):
+    spread = {}
+    for protocol in ("literal", "moderate"):
+        entries = summaries[table, protocol, "clean"].only(*SIX).entries
+        spread[protocol] = np.mean([np.std(e.values) for e in entries if e.method.startswith("unbiased")])
+    assert round(spread["literal"] / spread["moderate"]) == 3
+
+
 def test_round_trip(tmp_path):
     found = read_cells(CELLS)
     write_cells(found, tmp_path / "cells.csv")
