@@ -63,9 +63,10 @@ def test_custom_networks_require_the_model_argument(tmp_path):
         load_model(tmp_path / "m.ccmn", model=lambda d, o: torch.nn.Linear(d, o))
 
 
-def test_weights_that_are_not_finite_are_not_saved(tmp_path):
+@pytest.mark.parametrize("wrong", [np.inf, np.nan, 1e200])
+def test_weights_with_infinite_scores_are_not_saved(tmp_path, wrong):
     clf = fitted()
-    clf._network.arrays["weight"][0, 0] = np.inf
+    clf._network.arrays["weight"][0, 0] = wrong
     with pytest.raises(ValueError, match="weight must be finite"):
         clf.save(tmp_path / "m.ccmn")
     assert not any(tmp_path.iterdir())

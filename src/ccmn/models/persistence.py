@@ -200,7 +200,7 @@ def read_network(clf: CCMNClassifier, d: dict[str, Any], arrays: dict[str, NDArr
 
 
 def check_network(network: FittedNetwork, n_features: int) -> None:
-    """Raise a ValueError if weights are missing, have the wrong shape or type, or are not finite."""
+    """Raise a ValueError if weights are missing, have the wrong shape or type, or can give infinite scores."""
     n_outputs = network.n_labels + network.has_dummy
     if network.kind == "user":
         return  # only the function that creates the module knows its weights
@@ -216,5 +216,6 @@ def check_network(network: FittedNetwork, n_features: int) -> None:
     for name, array in network.arrays.items():
         if array.dtype.kind != "f":
             raise ValueError(f"{name} must be floating-point numbers; got {array.dtype}")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite; got NaN or infinite values")
+        limit = np.cbrt(np.finfo(array.dtype).max)  # two weights times a feature stay finite
+        if not (np.abs(array) <= limit).all():
+            raise ValueError(f"{name} must be finite and at most {limit:.0e}; got NaN or larger values")
