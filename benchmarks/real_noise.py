@@ -4,8 +4,8 @@
     python benchmarks/real_noise.py --quick    two draws on the smallest dataset
 
 Data: ``CCMN_DATA/real``. Every NAME.npz has the better labels ``Y_true`` (n, q) and noisy variants; NAME.csv
-has the column ``text``. The better labels are majorities of other annotators, so they contain errors as well. Entries
-on which these annotators are evenly split (``tied``) count neither as verified nor in any score.
+has the column ``text``. The better labels are majorities of other annotators (cmc: of all three), and contain errors.
+Entries on which these annotators are evenly split (``tied``) count neither as verified nor in any score.
 
 Features: TF-IDF of words and word pairs (for German and Portuguese also of 2 to 4 characters), 150 SVD components, unit
 variance. All scores use the same out-of-fold probabilities of the library's model of noisy labels; for ecg, which has
