@@ -180,7 +180,8 @@ def test_sparse_default_is_saved_and_exported(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d, a: d.update(thresholds=[0.0]), "thresholds must be a list of 3 numbers"),
+        (lambda d, a: d.update(thresholds=[0.0]), "thresholds must be a list of 3 finite numbers"),
+        (lambda d, a: d.update(thresholds=[0.0, 0.0, -np.inf]), "thresholds must be a list of 3 finite numbers"),
         (lambda d, a: d.update({"class": "Pipeline"}), "class must be CCMNClassifier or CorrectedClassifier"),
         (lambda d, a: d["parameters"].update(cv=0), "cv must be an integer"),
         (lambda d, a: a.update(coef=a["coef"][:, :2]), "coef must be finite numbers of shape"),

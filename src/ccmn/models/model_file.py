@@ -130,8 +130,8 @@ def read_default(
 ) -> tuple[NoisyLabelModel, CorrectedCurve, FloatArray]:
     """Return the model, the curve and the thresholds of a description; raise an error if a field is invalid."""
     thresholds = np.array(d["thresholds"], dtype=np.float64)
-    if thresholds.shape != (q,) or np.isnan(thresholds).any():
-        raise ValueError(f"thresholds must be a list of {q} numbers")
+    if thresholds.shape != (q,) or not np.isfinite(thresholds).all():
+        raise ValueError(f"thresholds must be a list of {q} finite numbers")
     knots, values = (np.asarray(arrays.pop(name), dtype=np.float64) for name in ("knots", "curve"))
     increasing = np.isfinite(values).all() and (np.diff(values) >= 0).all() and (np.diff(knots) > 0).all()
     if knots.ndim != 1 or not knots.size or values.shape != (q, knots.size) or not increasing:
