@@ -47,8 +47,9 @@ def default_means():
 def results_of_the_readme():
     """Yield the start and the numbers of the rows of the table of results."""
     human = read("real_noise").query("metric == 'average_precision' and trusted == 50")
-    human = human.groupby(["dataset", "variant", "method"]).value.mean().groupby("method").mean()
-    yield "finding errors of people (7 sets)", human["self-confidence"], human["ccmn"]
+    human = human.groupby(["dataset", "variant", "method"]).value.mean().unstack()[["self-confidence", "ccmn"]]
+    gains = (human["ccmn"] - human["self-confidence"] > 0.01).sum()
+    yield f"finding errors of people ({len(human)} sets, gain on {gains})", *human.mean()
     found = read("label_issues").query("metric == 'average_precision'")
     found = found.groupby(["dataset", "method"]).value.mean().groupby("method").mean()
     yield "finding injected errors", found["self-confidence"], found["estimated rates"]
