@@ -181,6 +181,7 @@ def test_sparse_default_is_saved_and_exported(tmp_path):
     ("change", "message"),
     [
         (lambda d, a: d.update(thresholds=[0.0]), "thresholds must be a list of 3 finite numbers"),
+        (lambda d, a: d["parameters"].update(estimator=1.5), "estimator must be null; got 1.5"),
         (lambda d, a: d.update(thresholds=[0.0, 0.0, -np.inf]), "thresholds must be a list of 3 finite numbers"),
         (lambda d, a: d.update({"class": "Pipeline"}), "class must be CCMNClassifier or CorrectedClassifier"),
         (lambda d, a: d["parameters"].update(cv=0), "cv must be an integer"),

@@ -328,6 +328,8 @@ class CorrectedClassifier(LabelClassifier):
         """Return the fitted classifier that :meth:`save` has described; raise an error if a field is invalid."""
         clf = read_description(cls, d)
         check_parameters(clf.get_params(deep=False), CONSTRAINTS)
+        if clf.estimator is not None:
+            raise ValueError(f"estimator must be null; got {clf.estimator!r}")
         if not isinstance(clf.noise_, ClassConditionalNoise):
             raise ValueError(f"noise must have two rates per label; got {clf.noise_.kind!r}")
         parts = read_default(d, arrays, clf.n_features_in_, clf.noise_.n_labels)
