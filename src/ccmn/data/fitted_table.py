@@ -3,14 +3,17 @@
 Numbers and parts of dates are imputed by their median and standardized, categories are one-hot encoded, texts become
 TF-IDF features. A column with gaps has an indicator feature for them. These are the transformations of
 ``SimpleImputer``, ``StandardScaler``, ``OneHotEncoder`` and ``TfidfVectorizer`` of scikit-learn. They are written out
-here because fitted transformers of scikit-learn can only be stored as pickles.
+here because fitted transformers of scikit-learn can only be stored as pickles, and because scikit-learn takes longer to
+import than 1,000 rows to predict.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,8 @@ from ccmn.data.cells import FloatArray, category_name, parse_numbers, to_numbers
 from ccmn.data.column_roles import name_some
 from ccmn.data.dataset import Matrix
 
+_WORD = re.compile(r"\b\w\w+\b")
+"""The words of ``TfidfVectorizer``, in lower case."""
 MAX_TERMS = 50_000
 """Only the most frequent terms are used: rare terms add little, and more would make models of many labels large."""
 MIN_CATEGORY_COUNT = 2
@@ -143,7 +148,9 @@ class TextFeatures:
     @classmethod
     def fit(cls, values: Any) -> TextFeatures:
         """Return the vocabulary and the weights of a column."""
-        vectorizer = _vectorizer(max_features=MAX_TERMS)
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        vectorizer = TfidfVectorizer(max_features=MAX_TERMS, sublinear_tf=True, dtype=np.float64)
         try:
             vectorizer.fit(_texts(values))
         except ValueError:  # the message of scikit-learn mentions stop words, which are not used
@@ -160,9 +167,16 @@ class TextFeatures:
 
     def encode(self, values: Any) -> Matrix:
         """Return the features of a column, a float32 CSR array; unknown words are ignored, missing texts are empty."""
-        vectorizer = _vectorizer(vocabulary=list(self.terms))
-        vectorizer.idf_ = np.array(self.idf)
-        return scipy.sparse.csr_array(vectorizer.transform(_texts(values)), dtype=np.float32)
+        place = {term: j for j, term in enumerate(self.terms)}
+        rows = [[place[word] for word in _WORD.findall(text.lower()) if word in place] for text in _texts(values)]
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        terms = np.fromiter(chain.from_iterable(rows), np.int32, ends[-1])
+        counts = scipy.sparse.csr_array((np.ones(ends[-1]), terms, ends), shape=(len(rows), len(place)))
+        counts.sum_duplicates()
+        counts.data = (1 + np.log(counts.data)) * np.array(self.idf)[counts.indices]
+        norms = np.sqrt(counts.power(2).sum(1))
+        counts.data /= np.repeat(norms, np.diff(counts.indptr))
+        return counts.astype(np.float32)
 
 
 Step = NumberFeatures | CategoryFeatures | TextFeatures
@@ -286,9 +300,3 @@ def check_frame(X: Any) -> Any:
     if len(set(names)) < len(names):
         raise ValueError("the column names of the table must be unique")
     return X.set_axis(names, axis=1).reset_index(drop=True)
-
-
-def _vectorizer(**settings: Any) -> Any:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    return TfidfVectorizer(sublinear_tf=True, dtype=np.float64, **settings)
