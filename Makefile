@@ -4,7 +4,8 @@ PYTHON ?= python3
 ENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(ENV)/bin
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# Python compiles the modules that it imports; compiling all of torch first would take longer than make demo.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 # One thread per test worker: more threads than cores slow the tests down.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q
 
@@ -14,17 +15,17 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# torch is installed first, in an exact version: the default wheels include gigabytes of CUDA libraries.
-$(BIN)/.ready: pyproject.toml $(CONSTRAINTS)
+# The environment with one extra. torch is installed first, in an exact version: the default wheels include gigabytes of CUDA libraries.
+$(BIN)/.%: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(ENV)
 	$(PIP) "$$(grep '^torch==' $(CONSTRAINTS))"
-	$(PIP) -c $(CONSTRAINTS) -e '.[dev]'
+	$(PIP) -c $(CONSTRAINTS) -e '.[$*]'
 	touch $@
 
-demo: $(BIN)/.ready  ## Train plain and unbiased models on noisy labels and compare them (under a minute)
+demo: $(BIN)/.app  ## Train plain and unbiased models on noisy labels and compare them (under a minute)
 	$(BIN)/ccmn demo
 
-test: $(BIN)/.ready  ## Run the tests, doctests and README examples, without slow tests
+test: $(BIN)/.test  ## Run the tests, doctests and README examples, without slow tests
 	$(PYTEST) -n 2 -m 'not slow' --ignore=tests/browser --ignore=tests/cluster
 
 # Slow: processes that are killed, memory limits, simulations. Robustness: a campaign of MINUTES (seed SEED); with 10
@@ -40,7 +41,7 @@ test-all: test  ## Run all tests: also slow ones, robustness (MINUTES=1 SEED=0),
 	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then CCMN_SCREENSHOTS=screenshots $(PYTEST) tests/browser; \
 	    else echo "Chromium is not installed: the browser tests were skipped. Debian: apt-get install chromium"; fi
 
-check: $(BIN)/.ready  ## Run ruff, codespell, mypy --strict on src, import contracts, docstring checks and size limits
+check: $(BIN)/.dev  ## Run ruff, codespell, mypy --strict on src, import contracts, docstring checks and size limits
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
@@ -49,19 +50,18 @@ check: $(BIN)/.ready  ## Run ruff, codespell, mypy --strict on src, import contr
 	$(PYTEST) tests/test_docstrings.py
 	$(BIN)/python tests/size.py
 
-docs: $(BIN)/.ready  ## Build the documentation in docs/_build/html
-	$(PIP) -c $(CONSTRAINTS) -e '.[docs]'
+docs: $(BIN)/.test $(BIN)/.docs  ## Build the documentation in docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-tables: $(BIN)/.ready  ## Reproduce tables 1 to 3 of the paper and write a report (resumable; hours on a CPU)
+tables: $(BIN)/.app  ## Reproduce tables 1 to 3 of the paper and write a report (resumable; hours on a CPU)
 	$(BIN)/ccmn reproduce all --store results.db
 	$(BIN)/ccmn report results.db --out results.html --force
 
-bench: $(BIN)/.ready  ## Run all benchmarks in full and draw the figures (on an idle machine)
+bench: $(BIN)/.dev  ## Run all benchmarks in full and draw the figures (on an idle machine)
 	for script in $$(grep -l '^def main' benchmarks/*.py) examples/[0-9]*.py; do $(BIN)/python $$script || echo "$$script failed"; done
 
 # UPLOAD=yes uploads the files; otherwise the command is only printed.
-release: $(BIN)/.ready  ## Check, build and test the files of a release (RELEASING.md); UPLOAD=yes also uploads them
+release: $(BIN)/.dev  ## Check, build and test the files of a release (RELEASING.md); UPLOAD=yes also uploads them
 	$(BIN)/python .ci/check-release
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
