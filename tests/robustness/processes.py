@@ -43,10 +43,13 @@ class Run:
         self.rng, self.folder, self.sent, self.processes = rng, folder, sent, processes
 
     def end(self, work: Callable[[Report], Any], seconds: float) -> list[str]:
-        """Run ``work`` in child processes, end them after about some time, and return the lines they reported."""
+        """Run ``work`` in child processes, end them after about some time, and return the lines they reported.
+
+        The signal is sent again after ten seconds: Python drops an interruption that falls into a destructor.
+        """
         wait = float(self.rng.exponential(seconds))
         children = [start(work) for _ in range(self.processes)]
-        timers = [threading.Timer(wait, send, (pid, self.sent)) for pid, _ in children]
+        timers = [threading.Timer(wait + more, send, (pid, self.sent)) for pid, _ in children for more in (0, 10)]
         [timer.start() for timer in timers]
         lines = []
         for pid, stream in children:
